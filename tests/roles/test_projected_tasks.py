@@ -131,6 +131,17 @@ def test_a_projection_of_ones_own_must_be_of_the_problem() -> None:
     [
         (FACTS, 80, "project is 80; it must be at least 1 and at most 79"),
         (FACTS, 0, "at least 1"),
+        (
+            dataclasses.replace(FACTS, dim=1),
+            1,
+            "project is 1, and features have 1 number: no fewer can",
+        ),
+        (
+            dataclasses.replace(FACTS, dim=2, constant=0.5),
+            2,
+            "have 2 numbers, one of which is the constant: no",
+        ),
+        (dataclasses.replace(FACTS, dim=2), 2, "project is 2; it must be at least 1 and at most 1"),
         (dataclasses.replace(FACTS, own=3), 6, "own is 3 of 80"),
         (PopulationProblem(**vars(FACTS), clients=100, spread=0.1), 6, "leave project out"),
     ],

@@ -31,9 +31,16 @@ def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
         )
     constant = problem.constant != 0
     onto = project.onto if isinstance(project, Projection) else project
+    least, most = 1 + constant, problem.dim - 1
+    if most < least:
+        kept = ", one of which is the constant" if constant else ""
+        raise InvalidValue(
+            f"project is {validate.whole('project', onto)}, and features have {problem.dim} "
+            f"number{'s' * (problem.dim > 1)}{kept}: no fewer can be left; leave project out"
+        )
     found = Projection(
         dim=problem.dim,
-        onto=validate.whole("project", onto, low=1 + constant, high=problem.dim - 1),
+        onto=validate.whole("project", onto, low=least, high=most),
         norm=float(problem.norm),
         seed=project.seed if isinstance(project, Projection) else 0,
         constant=constant,

@@ -154,6 +154,9 @@ def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
         ([1.0, float("inf"), 2.0], "row 2 of column 'x' in the table is not finite"),
         (["1", "2", "many"], "row 3 of column 'x' in the table is no number"),
         (["1", "", "many"], "row 2 of column 'x' in the table is missing"),
+        (["1", "2_0", "3"], "row 2 of column 'x' in the table is no number"),
+        (["1", "\uff12\uff10", "3"], "row 2 of column 'x' in the table is no number"),
+        (["1", "\u0662", "many"], r"row 2 \(and 1 more row\) of column 'x' in the table is no num"),
     ],
 )
 def test_a_column_of_numbers_holds_numbers(column: list[Any], said: str) -> None:
@@ -162,6 +165,12 @@ def test_a_column_of_numbers_holds_numbers(column: list[Any], said: str) -> None
         table.numbers("x")
     # Errors end up in logs, and what users are like must not.
     assert "many" not in str(caught.value)
+
+
+def test_numbers_in_texts_may_have_spaces_around_them_and_exponents() -> None:
+    texts = np.array([" 1", "2\u00a0", "-3e1", "+.5"])
+    for column in (texts, texts.astype(object)):
+        assert read_table({"x": column}).numbers("x").tolist() == [1.0, 2.0, -30.0, 0.5]
 
 
 def test_words_are_never_missing() -> None:

@@ -256,10 +256,18 @@ def _check_shape(name: str, columns: Mapping[str, NDArray[Any]]) -> None:
 
 def _read(given: NDArray[Any]) -> NDArray[np.float64]:
     """Texts and objects as numbers; NaN for those that are none."""
+    values = given.tolist()
     try:
-        return given.astype(np.float64)
+        found = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_number(one) for one in given.tolist()], np.float64)
+        found = np.array([_number(one) for one in values], np.float64)
+    found[[_is_misspelt(one) for one in values]] = math.nan
+    return found
+
+
+def _is_misspelt(value: Any) -> bool:
+    """Whether a text is a number to Python alone: 2_0, or digits that are not those from 0 to 9."""
+    return isinstance(value, str) and ("_" in value or not value.strip().isascii())
 
 
 def _number(value: Any) -> float:

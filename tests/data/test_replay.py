@@ -159,6 +159,7 @@ def test_masks_travel_with_their_rows() -> None:
         ({"arms": 6}, {"norm": 1.0}, "was never logged, nor were 2 others"),
         ({"contexts": np.zeros((50, 0))}, {"norm": 1.0}, "no features"),
         ({"propensities": np.full(50, 1e-7)}, {"norm": 1.0}, "least propensity is 1e-07"),
+        ({"propensities": np.full(50, 1e-300)}, {"norm": 1.0}, r"some 1e\+300 users must be drawn"),
         ({}, {"norm": 1.0, "least": 0.0}, "least_propensity is 0.0"),
     ],
 )

@@ -265,7 +265,7 @@ def _tries(least: float) -> int:
     needed = math.log(_LOST) / math.log1p(-min(least, 0.99))
     if needed > _MOST_TRIES:
         raise InvalidValue(
-            f"the least propensity is {least:g}, so that some {1 / least:.0f} users must be drawn "
+            f"the least propensity is {least:g}, so that some {1 / least:.3g} users must be drawn "
             "per round; give least, such as 0.01, and accept the bias for rows below it"
         )
     return _BLOCK * math.ceil(needed / _BLOCK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -18,6 +19,7 @@ from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.data.logs import Logs
 from kerchief.data.replay import LoggedArms, Replay
 from kerchief.environments.projected import Projected
+from kerchief.experiments.data import told_of
 from kerchief.roles.arrange import arrange
 
 LOGS = logged(3000, seed=1)
@@ -172,6 +174,12 @@ def test_worlds_of_logs_can_be_sent_to_other_processes() -> None:
     again = pickle.loads(pickle.dumps(REPLAYED))
     np.testing.assert_array_equal(again.contexts, REPLAYED.contexts)
     assert again.problem(9) == REPLAYED.problem(9)
+
+
+def test_it_is_said_that_a_decision_stands_for_a_user_wherever_logs_say_who_came() -> None:
+    known = dataclasses.replace(LOGS, users=np.arange(LOGS.rows) % 7)
+    for world, said in ((REPLAYED, False), (Replay.of(known, norm=1.0), True)):
+        assert any("stands for a user of its own" in line for line in told_of(world)) is said
 
 
 def test_runs_longer_than_the_logs_are_refused() -> None:

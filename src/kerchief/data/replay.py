@@ -65,6 +65,7 @@ class Replay:
     Attributes:
         rounds: how many rounds the logs would last if nobody were met twice: c times the rows.
         counted: where arms were counted that nobody had declared, in words.
+        known: whether the logs say who came.
     """
 
     contexts: Array
@@ -83,6 +84,7 @@ class Replay:
     rounds: int = static()
     origin: Origin = static()
     counted: str | None = static(default=None)
+    known: bool = static(default=False)
 
     # Arrays are neither hashed nor compared: data are equal to themselves alone.
     __eq__ = object.__eq__
@@ -150,6 +152,7 @@ class Replay:
             rounds=max(1, int(least * logs.rows)),
             origin=Origin(name="logs") if origin is None else origin,
             counted=counted,
+            known=logs.users is not None,
         )
 
     def problem(self, horizon: int) -> Problem:

@@ -66,7 +66,7 @@ def told_of(data: WorldOfData) -> Iterator[str]:
     if "=" not in label:
         yield f"The arms are the labels in column {label!r}: what is offered, and so public."
     if isinstance(data, Replay):
-        if "user" in dict(told.parameters):
+        if data.known:
             yield (
                 "Who came is not looked at: every logged decision stands for a user of its own, "
                 "who is what is protected here."

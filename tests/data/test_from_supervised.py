@@ -17,6 +17,7 @@ from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.data import Declaration, from_supervised, read_table
+from kerchief.data.tables import digest_of
 from kerchief.environments import Supervised
 from kerchief.experiments import Comparison
 from kerchief.experiments.outputs import Outputs
@@ -216,11 +217,14 @@ def test_the_digest_covers_what_is_given_apart(
         Outputs.at(tmp_path, plans[1])
 
 
-def test_digests_of_a_single_table_stay_what_they_were() -> None:
-    """Results on disk are addressed by them."""
-    world = from_supervised({"age": [20, 70], "plan": ["a", "b"]}, "plan", features="age=18:90")
-    known = "4d4bc1195482ed6461577d6afe1f3ed8300da24d289d6d9521dacfdc0840b23f"
-    assert dict(world.origin.parameters)["data_sha256"] == known
+def test_digests_of_tables_are_of_their_values_and_where_each_ends() -> None:
+    small = np.array([1, 2, 3], "<i4")
+    assert digest_of({"x": small}) == digest_of({"x": small.astype(">i4")})
+    assert digest_of({"x": small}) != digest_of({"x": small.view(">i4")})
+    days, seconds = (np.array([1, 2], kind) for kind in ("M8[D]", "M8[s]"))
+    assert digest_of({"x": days}) != digest_of({"x": seconds})
+    one, two = np.array([1], object), np.array([12], object)
+    assert digest_of({"a": one, "2b": small}) != digest_of({"a": two, "b": small})
 
 
 def test_a_label_for_everyone_is_a_number() -> None:

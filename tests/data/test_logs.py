@@ -264,10 +264,32 @@ def test_files_that_are_no_feedback_get_one_line(tmp_path: Path) -> None:
         with pytest.raises(CodecError, match="no whole"):
             read_feedback(file, **RANGE)
     np.savez(file, **{**to_feedback(logs), "context": np.array([{}])})
-    with pytest.raises(CodecError, match="no whole"):
+    with pytest.raises(CodecError, match="context has the kind object"):
         read_feedback(file, **RANGE)
     with pytest.raises(CodecError, match="cannot be read"):
         read_feedback(tmp_path / "none.npz", **RANGE)
+
+
+def test_users_in_an_array_that_is_not_read_are_refused_and_not_left_aside(tmp_path: Path) -> None:
+    """Else rows would be protected, and nobody told."""
+    file, logs = tmp_path / "log.npz", to_feedback(logged(40, seed=5))
+    words = np.array(["anna", "otto"] * 20)
+    for users in (words.astype(object), words.astype("S")):
+        np.savez(file, **logs | {"user": users})
+        with pytest.raises(
+            CodecError, match=r"user has the kind .* only numbers and words are read"
+        ):
+            read_feedback(file, **RANGE)
+    np.savez(file, **logs | {"user": None})
+    assert read_feedback(file, **RANGE).users is None
+
+
+@pytest.mark.parametrize("noted", [1.0, True, [1], None])
+def test_a_note_that_cannot_say_who_came_is_refused(noted: Any, tmp_path: Path) -> None:
+    file = tmp_path / "log.json"
+    file.write_text(line(c={"_multi": [{}, {}], "_user": noted}) + "\n")
+    with pytest.raises(CodecError, match=r"line 1 of log\.json: '_user' in c is neither a word"):
+        read_dsjson(file, **RANGE)
 
 
 @pytest.mark.parametrize(

@@ -268,8 +268,17 @@ def test_the_digest_covers_features_of_arms_beside_a_table() -> None:
 def test_names_of_arms_are_written_down_where_they_are_heard(arms: tuple[str, str]) -> None:
     world = from_logs(TABLE, **ASKED | {"action": "item"}, arms=arms)
     assert dict(world.origin.parameters)["action"] == f"item={'|'.join(arms)}"
-    numbered = from_logs(TABLE | {"item": [0, 1, 0, 1]}, **ASKED | {"action": "item"}, arms=2)
-    assert dict(numbered.origin.parameters)["action"] == "item=0|1"
+    counted = from_logs(TABLE, **ASKED | {"action": f"item={'|'.join(arms)}"}, arms=2)
+    assert counted.origin == world.origin
+
+
+@pytest.mark.parametrize(
+    ("name", "done"), [("item", ["0.0", "1.0"]), ("a,b", [0, 1]), ("a|b", [0, 1])]
+)
+def test_numbered_arms_are_counted_in_whatever_column_they_are(name: str, done: list[Any]) -> None:
+    table = {key: one for key, one in TABLE.items() if key != "item"} | {name: done * 2}
+    world = from_logs(table, **ASKED | {"action": name}, arms=2)
+    assert dict(world.origin.parameters)["action"] == name
 
 
 @pytest.mark.nightly

@@ -308,8 +308,10 @@ def _user(shared: Mapping[Any, Any], name: str) -> str:
 
 
 def _noted(shared: Mapping[Any, Any]) -> str | None:
-    """Who came, where a line has a note of it."""
-    found = shared.get(_USER)
+    """Who came, where a line has a note of it; an object of somebody's own is none."""
+    found = shared.get(_USER, {})
+    if not _is_who(found) and not isinstance(found, Mapping):
+        raise CodecError(f"{_USER!r} in c is neither a word nor a whole number that says who came")
     return str(found) if _is_who(found) else None
 
 

@@ -102,7 +102,7 @@ def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[st
     if (declared := read.declaration) is not None:
         words |= {"features": declared.texts(), "norm": declared.vector_norm}
         words |= {"intercept": declared.intercept}
-    words |= {} if nothing(asked.get("arms")) else {"action": _named(asked, logs.arms)}
+    words |= {} if nothing(asked.get("arms")) else {"action": _named(asked)}
     known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
     return {
         "data": str(source) if isinstance(source, str | Path) else "logs",
@@ -116,11 +116,12 @@ def _range(logs: Logs) -> str:
     return f"{logs.low:.17g}:{logs.high:.17g}"
 
 
-def _named(asked: Mapping[str, Any], count: int) -> str:
-    """The column of what was done with its arms, since words alone declare them there."""
-    name, arms = str(asked.get("action", "action")).partition("=")[0], asked["arms"]
-    words = tuple(map(str, range(count))) if isinstance(arms, int | np.integer) else tuple(arms)
-    return Category(name=name, values=words).texts()[0] if len(words) > 1 else name
+def _named(asked: Mapping[str, Any]) -> str:
+    """The column of what was done; with its arms, where words beside it declare their order."""
+    action, arms = str(asked.get("action", "action")), asked["arms"]
+    if "=" in action or isinstance(arms, int | np.integer):
+        return action
+    return Category(name=action, values=tuple(arms)).texts()[0]
 
 
 def _digest(source: Any, read: ReadLogs) -> str:

@@ -332,9 +332,12 @@ def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
     made = hashlib.sha256()
     for name, column in columns.items():
         shape = "x".join(map(str, column.shape))
-        made.update(_bytes(f"{name}\0{column.dtype.kind}\0{shape}\0"))
-        texts = column.dtype.kind in "OU"
-        made.update(_bytes("\0".join(map(_told, column.tolist()))) if texts else column.tobytes())
+        # Of numbers that other machines write the other way round, the values count.
+        ordered = column.astype(column.dtype.newbyteorder("<"), copy=False)
+        texts = ordered.dtype.kind in "OU"
+        kind = ordered.dtype.kind if texts else ordered.dtype.str
+        told = _bytes("\0".join(map(_told, column.tolist()))) if texts else ordered.tobytes()
+        made.update(_bytes(f"{name}\0{kind}\0{shape}\0{len(told)}\0") + told)
     return made.hexdigest()
 
 

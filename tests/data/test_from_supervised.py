@@ -217,6 +217,15 @@ def test_the_digest_covers_what_is_given_apart(
         Outputs.at(tmp_path, plans[1])
 
 
+def test_a_declaration_brings_its_own_constant() -> None:
+    table: dict[str, Any] = {"age": [20, 70, 35], "plan": ["a", "b", "a"]}
+    declared = Declaration.of("age=18:90", intercept=0.2)
+    one = from_supervised(table, "plan", features=declared)
+    other = from_supervised(table, "plan", features="age=18:90", intercept=0.2)
+    assert one.origin == other.origin
+    assert one.constant == other.constant == 0.2
+
+
 def test_digests_of_tables_are_of_their_values_and_where_each_ends() -> None:
     small = np.array([1, 2, 3], "<i4")
     assert digest_of({"x": small}) == digest_of({"x": small.astype(">i4")})

@@ -50,7 +50,7 @@ def from_supervised(
         arm_table: a table with a column `arm` and one row per arm, or an array of users x arms x
             features.
         norm: bound on the norm of those features of users that have no range.
-        intercept: the constant behind all features.
+        intercept: the constant behind all features that are no `Declaration`, which has its own.
         orders: "permutation", each user once, or "bootstrap", drawn with replacement.
         sha256: the digest that the data must have, with labels, rewards and features of arms that
             are given apart, if they are to be the same as before.
@@ -70,14 +70,17 @@ def from_supervised(
     offers = offers_of(known, aims.arms, arm_features, arm_table, intercept=constant)
     theirs = None if offers is None else offers.encoded
     parts = [one for one in (mine, theirs) if one is not None]
-    described = _described(table, aims, users, offers, intercept) | {"orders": orders}
+    # A declaration has a constant of its own.
+    declarations = (users, None if offers is None else offers.declaration)
+    declared = next(one for one in declarations if one is not None)
+    described = _described(table, aims, users, offers, declared.intercept) | {"orders": orders}
     check_digest(described["data_sha256"], sha256)
     return Supervised.of(
         users=None if mine is None else mine.rows,
         offers=None if offers is None else offers.rows,
         arms=len(aims.arms),
         norm=math.hypot(*(one.norm for one in (users, offers and offers.declaration) if one)),
-        constant=intercept,
+        constant=declared.intercept,
         orders=orders,
         origin=Origin(
             name=table.name,

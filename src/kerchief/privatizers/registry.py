@@ -58,7 +58,7 @@ class PrivatizerEntry:
         longest: the longest horizon that it can be built for.
         promised: builds it for the one sum of a policy from the whole guarantee, where no noise
             multiplier says what it needs.
-        words: which others it chooses among.
+        words: which others it chooses among, where noise is a curator's on batches.
     """
 
     make: Make

@@ -146,6 +146,35 @@ def test_points_stay_in_the_set_and_the_leader_is_followed(name: str, domain: Do
     assert math.sqrt(slope @ np.linalg.solve(bend, slope)) < 1e-2
 
 
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [
+        ("one-point-smooth", Box(dim=3)),
+        ("one-point-strong", Ball(dim=3)),
+        ("one-point-strong", Simplex(dim=3)),
+        ("one-point-strong", Simplex(dim=6)),
+    ],
+)
+def test_proposals_stay_in_the_set_from_its_boundary(name: str, domain: Domain) -> None:
+    """From places as near to it as the policy goes, where rounding has most to hide."""
+    policy = made(name, Quadratic.of(domain=domain).problem(400), "tuned", CLEAR)
+    assert isinstance(policy, Barrier)
+    root = Stream.of(seed=8, replicate=0)
+
+    @jax.jit
+    @jax.vmap
+    def propose(round: Array, share: Array) -> Array:
+        far = domain.center() + 3 * domain.direction(root.at(WORLD, round=round))
+        place = domain.basis().T @ (domain.project(far, share) - domain.center())
+        state = State(place=place, pull=jnp.zeros(domain.rank), mean=jnp.float64(1.0))
+        return policy.propose(state, jnp.int32(0), root.at(POLICY, round=round))[0]
+
+    rooms = jnp.geomspace(1e-6, 1e-2, 2000)
+    actions = propose(jnp.arange(len(rooms), dtype=jnp.int32), 1 - rooms)
+    assert np.isfinite(actions).all()
+    np.testing.assert_allclose(jax.jit(jax.vmap(domain.project))(actions), actions, atol=1e-12)
+
+
 @pytest.mark.nightly
 def test_curvature_pays() -> None:
     """At 10,000 rounds the learner of strongly convex losses loses less than the smooth one."""

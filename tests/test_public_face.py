@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kerchief
+from kerchief.cli.main import main
 
 _ROOT = Path(__file__).parents[1]
 
@@ -55,6 +56,16 @@ def test_every_name_has_an_example_and_a_home(name: str) -> None:
     kind = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
     assert kind.__module__.split(".")[0] in ("kerchief", "kerchief_device", "kerchief_wire")
     assert getattr(import_module(kind.__module__), kind.__qualname__) is kind
+
+
+def test_first_lines_promise_bounded_influence_alone() -> None:
+    """Differential privacy bounds what one user's data changes; learning about users it allows."""
+    readme = (_ROOT / "README.md").read_text(encoding="utf-8").split("\n\n")[1]
+    for promise in (readme, inspect.getdoc(kerchief) or "", inspect.getdoc(main) or ""):
+        first = " ".join(promise.partition(".")[0].split())
+        assert "any one user" in first
+        assert "bound" in first
+        assert not re.search(r"nothing|without learning|not about|any one person|anyone", first)
 
 
 def test_other_names_are_refused() -> None:

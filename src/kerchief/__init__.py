@@ -1,4 +1,4 @@
-"""Differentially private bandits: learn which action is best, and not about any one person.
+"""Differentially private bandits: the influence of any one user's data is bounded.
 
 Importing kerchief imports nothing else and changes nothing: each name below is fetched when it is
 first asked for, and JAX is in 64-bit mode only while one of our functions runs.

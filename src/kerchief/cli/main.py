@@ -65,7 +65,7 @@ class _Commands(click.Group):
 )
 @click.version_option(kerchief.__version__, prog_name="kerchief")
 def main() -> None:
-    """Differentially private bandits: learn which action is best without learning about anyone.
+    """Differentially private bandits: the influence of any one user's data is bounded.
 
     Exit codes: 0 all is well; 1 a claim, a promise or a bill does not hold; 2 what was asked for is
     not possible; 3 a result could not be written; 130 interrupted.

@@ -58,7 +58,7 @@ def device(trust: str) -> tuple[float, float]:
     decides = median(lambda number: ids.append(own.decide(model, rows[number]).id), VISITS)
     for id in ids:
         own.reward(id, 0.5)
-    return decides, median(lambda number: own.report(ids[number], status, early=True), VISITS)
+    return decides, median(lambda number: own.report(ids[number], status), VISITS)
 
 
 def reports(middle: Middle, count: int) -> list[bytes]:

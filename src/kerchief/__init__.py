@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kerchief.core.errors import BudgetExceeded as BudgetExceeded
     from kerchief.core.errors import CapacityExceeded as CapacityExceeded
     from kerchief.core.errors import CodecError as CodecError
+    from kerchief.core.errors import DelayedLearningWarning as DelayedLearningWarning
     from kerchief.core.errors import Fenced as Fenced
     from kerchief.core.errors import InvalidValue as InvalidValue
     from kerchief.core.errors import KerchiefError as KerchiefError
@@ -66,6 +67,7 @@ _HOMES = {
     "CodecError": "core.errors",
     "ContextFreeProblem": "core.problems",
     "Decision": "roles",
+    "DelayedLearningWarning": "core.errors",
     "Device": "roles",
     "Environment": "core.contracts",
     "Fenced": "core.errors",

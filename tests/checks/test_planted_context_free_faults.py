@@ -248,7 +248,7 @@ class Amnesiac(Asker):
 class Forgetful(Device):
     """Answers a question anew whenever it is asked."""
 
-    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+    def report(self, id: str, status: Status) -> bytes:
         name = bytes.fromhex(id)
         return self._made(self._pending.row(name, self.task.id), status, name)
 
@@ -267,9 +267,9 @@ class Loud(Device):
 class Frank(Device):
     """Answers whatever it costs."""
 
-    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+    def report(self, id: str, status: Status) -> bytes:
         self._bill = None
-        return super().report(id, status, early=early)
+        return super().report(id, status)
 
 
 def _case(

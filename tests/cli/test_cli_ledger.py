@@ -118,7 +118,14 @@ def folder(tmp_path: Path) -> Path:
     """A bandit that has served some users."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
     problem = make_environment(dim=2, arms=3).problem(50)
-    with Bandit(policy="linucb", problem=problem, guarantee=promise, path=tmp_path / "b") as one:
+    with Bandit(
+        policy="linucb",
+        problem=problem,
+        guarantee=promise,
+        window_s=0,
+        path=tmp_path / "b",
+        witness=tmp_path / "witness",
+    ) as one:
         for _ in range(5):
             one.reward(one.decide([[0.6, 0.8]]).id, problem.high)
     return tmp_path / "b"

@@ -111,7 +111,7 @@ def test_the_settings_are_taken_by_compare_and_by_a_bandit(
         *("own-models", "central"),
         8.0,
     )
-    bandit = kerchief.Bandit(**kerchief.planned(file))
+    bandit = kerchief.Bandit(**kerchief.planned(file), window_s=0)
     assert bandit.spent().epsilon <= 8.0
 
 

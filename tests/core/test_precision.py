@@ -49,19 +49,21 @@ print(run.regret.dtype, hashlib.sha256(run.regret.tobytes()).hexdigest())
 assert own() == widths
 
 def live():
-    bandit = Bandit(policy=policy, problem=problem, guarantee=free)
+    bandit = Bandit(policy=policy, problem=problem, guarantee=free, window_s=0)
     arms = np.array([[1.0, 0.0], [0.6, 0.8], [0.1, 0.2]])
     for round in range(20):
         choice = bandit.decide(arms)
         bandit.reward(choice.id, choice.arm / 2)
+    bandit.expire()
     model = list(bandit.model.values())
     print(bandit.decide(arms).arm, [str(leaf.dtype) for leaf in model])
     print(hashlib.sha256(b"".join(leaf.tobytes() for leaf in model)).hexdigest())
     assert own() == widths
 
 live()
-exact = Bandit(policy="linucb", problem=problem, guarantee=promise)
+exact = Bandit(policy="linucb", problem=problem, guarantee=promise, window_s=0)
 exact.reward(exact.decide([[1.0, 0.0]]).id, 1.0)
+exact.expire()
 assert own() == widths
 thread = threading.Thread(target=live)
 thread.start()

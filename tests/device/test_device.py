@@ -102,7 +102,6 @@ def test_a_report_waits_for_its_time_reward_or_not() -> None:
     assert set(device.due(1150.0)) == set(ids)
     clock.now = 1150.0
     assert len(device.report(ids[0], status(SLOW))) == len(device.report(ids[1], status(SLOW)))
-    assert device.report(device.decide(model(SLOW), ROWS).id, status(SLOW), early=True)
 
 
 def test_a_report_is_made_once(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_what_is_sent_is_what_a_device_sends() -> None:
 def test_settings_deploy_what_was_planned(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(settings(shifted(0.05)), encoding="utf-8")
-    bandit = kerchief.Bandit(**planned(file))
+    bandit = kerchief.Bandit(**planned(file), window_s=0)
     assert repr(bandit) == "Bandit('own-models', central trust, 0 of 400 users)"
     assert kerchief.planned(file)["problem"] == SMALL.problem(400)
 

@@ -438,6 +438,7 @@ def test_what_is_refused_is_refused_for_its_fault() -> None:
         policy="linucb",
         problem=facts,
         guarantee=dataclasses.replace(promise, trust=Trust.LOCAL),
+        window_s=0,
     )
     ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL))
     for first in (0, 9):

@@ -23,7 +23,12 @@ from tests.device.helpers import asking
 from tests.fuzz.hostile import SECRETS
 from tests.fuzz.targets import Target
 
-from kerchief.core.errors import InvalidValue, KerchiefError, WeakPromise
+from kerchief.core.errors import (
+    DelayedLearningWarning,
+    InvalidValue,
+    KerchiefError,
+    WeakPromise,
+)
 from kerchief.core.problems import Problem
 from kerchief.privacy import Guarantee, Trust
 from kerchief.roles import Bandit, Budget, Deployment, Device, Learner, Middle, deploy, deployed
@@ -91,7 +96,7 @@ def _facts(policy: str, size: str) -> Problem:
 @functools.cache
 def _made(trust: str, policy: str = "linucb", size: str = "usual") -> Deployment:
     facts = _facts(policy, size)
-    return deploy(policy=policy, problem=facts, guarantee=promise(trust))
+    return deploy(policy=policy, problem=facts, guarantee=promise(trust), window_s=0)
 
 
 @functools.cache
@@ -125,7 +130,7 @@ def _visit(trust: str, policy: str = "linucb") -> tuple[bytes, bytes, bytes]:
     device = _device(trust, policy)
     decision = device.decide(model, FEATURES)
     device.reward(decision.id, 0.5)
-    return device.report(decision.id, status, early=True), model.write(), status.write()
+    return device.report(decision.id, status), model.write(), status.write()
 
 
 def _device(trust: str, policy: str = "linucb", **more: Any) -> Device:
@@ -142,7 +147,8 @@ def _code(trust: str, policy: str) -> Any:
 @functools.cache
 def _field(trust: str) -> tuple[tuple[Line, ...], tuple[bytes, ...]]:
     """A chain and the releases of a task that took in a whole cohort or two."""
-    with Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust)) as bandit:
+    guarantee = promise(trust)
+    with Bandit(policy="linucb", problem=FACTS, guarantee=guarantee, window_s=0) as bandit:
         for _ in range(60):
             bandit.reward(bandit.decide(FEATURES).id, 0.5)
         return bandit._middle.chain(), bandit._middle.releases()
@@ -249,14 +255,15 @@ def _deployed(*, data: bytes) -> None:
 
 def _take_part(*, data: bytes) -> None:
     """Whatever a task says, what a device reports is within the task's own bounds."""
-    task = Task.read(data)
-    device = Device(task)
+    task, moments = Task.read(data), iter((0.0,))
+    # The decision is made at 0 and reported long after any window.
+    device = Device(task, clock=lambda: next(moments, 1e18))
     if any(_work(noise) > _MOST_COINS for noise in task.noise):
         raise InvalidValue("too much to toss here")
     id = _begun(device, task)
     device.reward(id, task.reward.default)
     status = Status(task=task.id, state="running", epoch=0, label=0)
-    Report.read(device.report(id, status, early=True), task)
+    Report.read(device.report(id, status), task)
 
 
 def _work(noise: Any) -> int:
@@ -305,7 +312,7 @@ def _act(*, features: Any, allowed: Any, reward: Any, trust: str) -> None:
     assert allowed is None or np.asarray(allowed)[decision.arm], "an arm that is not allowed"
     with untouched(lambda: _seen(device)):
         device.reward(decision.id, reward)
-    Report.read(device.report(decision.id, Status.read(status), early=True), device.task)
+    Report.read(device.report(decision.id, Status.read(status)), device.task)
 
 
 def _choose(*, model: bytes, policy: str) -> None:
@@ -324,7 +331,7 @@ def _tell(*, status: bytes, id: Any, now: Any, trust: str) -> None:
     with untouched(lambda: _seen(device)):
         device.due(now)
         name = decision.id if isinstance(id, str) and id == "" else id
-        report = device.report(name, Status.read(status), early=True)
+        report = device.report(name, Status.read(status))
     assert Report.read(report, device.task).epoch == Status.read(status).epoch
 
 
@@ -416,7 +423,7 @@ class _Player:
     def __init__(self, policy: str, trust: str, size: str) -> None:
         self.problem = _facts(policy, size)
         self._make = functools.partial(
-            Bandit, policy=policy, problem=self.problem, guarantee=promise(trust)
+            Bandit, policy=policy, problem=self.problem, guarantee=promise(trust), window_s=0
         )
         self.bandit = self._make()
 
@@ -486,6 +493,7 @@ def _make_bandit(*, folder: Any, **arguments: Any) -> None:
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", WeakPromise)
+        warnings.simplefilter("ignore", DelayedLearningWarning)
         with Bandit(problem=FACTS, guarantee=guarantee, path=path, **arguments) as bandit:
             finite(bandit.model)
             assert bandit.spent().epsilon <= guarantee.epsilon * (1 + 1e-9), "overspent"

@@ -164,7 +164,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
         name=3,  # type: ignore[arg-type]
     ),
     "a folder with a null": lambda: Bandit(
-        policy="linucb", problem=facts(), guarantee=LOCAL, path="/tmp/\0"
+        policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0, path="/tmp/\0", witness="w"
     ),
     "a store with a null": lambda: open_store("/tmp/\0"),
     "a device's store with a null": lambda: Pending("/tmp/\0"),
@@ -317,7 +317,7 @@ def test_a_device_refuses_arms_that_are_none(rows: Any, allowed: Any) -> None:
 @pytest.mark.parametrize("now", ["tomorrow", HUGE, math.nan, [1.0], 1j])
 def test_a_time_that_is_none_expires_nothing(now: Any) -> None:
     """SQLite compares a text with a number, and says that every number is before it."""
-    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL)
+    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0)
     bandit.decide(np.eye(3, 2))
     with pytest.raises(InvalidValue):
         bandit.expire(now)
@@ -325,7 +325,7 @@ def test_a_time_that_is_none_expires_nothing(now: Any) -> None:
 
 
 def test_a_reward_in_the_place_of_an_id_is_not_quoted() -> None:
-    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL)
+    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0)
     choice = bandit.decide(np.eye(3, 2))
     with pytest.raises(InvalidValue) as caught:
         bandit.reward(0.7371, choice.id)  # type: ignore[arg-type]
@@ -347,15 +347,16 @@ def test_an_answer_that_is_no_number_costs_nothing() -> None:
 def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
     """A flipped bit in its memory was loaded, and a NaN with it."""
     folder = tmp_path / "bandit"
-    with Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, path=folder) as bandit:
+    given: Any = {"policy": "linucb", "problem": facts(), "guarantee": LOCAL, "window_s": 0}
+    with Bandit(**given, path=folder, witness=tmp_path / "witness") as bandit:
         bandit.decide(np.eye(3, 2))
     for name in ("middle.db", "device.db"):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(b"x" * len(whole))
         with pytest.raises(KerchiefError):
-            Bandit.open(folder)
+            Bandit.open(folder, witness=tmp_path / "witness")
         (folder / name).write_bytes(whole)
-    Bandit.open(folder).close()
+    Bandit.open(folder, witness=tmp_path / "witness").close()
 
 
 def test_coins_of_any_size_are_refused_in_one_line() -> None:

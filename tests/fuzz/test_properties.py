@@ -217,7 +217,7 @@ def test_no_text_but_a_ledger_is_read_as_one(text: str) -> None:
 @pytest.fixture(scope="module")
 def bandit() -> Bandit:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
-    return Bandit(policy="linucb", problem=FACTS, guarantee=promise)
+    return Bandit(policy="linucb", problem=FACTS, guarantee=promise, window_s=0)
 
 
 @given(
@@ -235,9 +235,12 @@ def test_a_bandit_refuses_or_stays_finite(
     before = bandit.users
     try:
         choice = bandit.decide(rows, allowed)
-        bandit.reward(choice.id, reward)
     except InvalidValue:
+        assert bandit.expire() == 0
         assert bandit.users == before
     else:
+        with contextlib.suppress(InvalidValue):
+            bandit.reward(choice.id, reward)
+        assert bandit.expire() == 1
         assert bandit.users == before + 1
     assert all(np.isfinite(part).all() for part in bandit.model.values())

@@ -615,7 +615,9 @@ def test_light_devices_and_a_learner_find_what_small_scales_are_worth() -> None:
     errors = []
     for numbers in ({}, {"heaviest": 1.0}):
         draw = np.random.default_rng(2)
-        bandit = Bandit(policy="best", problem=facts, guarantee=promise, numbers=numbers)
+        bandit = Bandit(
+            policy="best", problem=facts, guarantee=promise, numbers=numbers, window_s=0
+        )
         for _ in range(6000):
             rows = scales * draw.uniform(-0.55, 0.55, size=(4, 3))
             choice = bandit.decide(rows)

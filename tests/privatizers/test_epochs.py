@@ -358,10 +358,15 @@ class TestPlaying:
 
     def test_in_one_object(self) -> None:
         bandit = Bandit(
-            policy="linucb", problem=self.FACTS, guarantee=PROMISE, mechanism="doubling"
+            policy="linucb",
+            problem=self.FACTS,
+            guarantee=PROMISE,
+            mechanism="doubling",
+            window_s=0,
         )
         for _ in range(20):
             bandit.reward(bandit.decide(np.eye(3)).id, 0.5)
+        bandit.expire()
         assert bandit.users == 20
         assert PROMISE.epsilon * (1 - 1e-5) < bandit.spent().epsilon <= PROMISE.epsilon
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
@@ -43,7 +45,31 @@ def made(
 ) -> Deployment:
     facts = dataclasses.replace(FACTS, horizon=horizon)
     guarantee = promise(trust, **more)
-    return deploy(policy=policy, problem=facts, guarantee=guarantee, mechanism=mechanism)
+    return deploy(
+        policy=policy, problem=facts, guarantee=guarantee, mechanism=mechanism, window_s=0
+    )
+
+
+def bandit(trust: str = "local", *, path: Path | None = None, **more: Any) -> Bandit:
+    """A bandit whose rewards come before the next decision, with its witness beside its folder."""
+    given: dict[str, Any] = {"policy": "linucb", "problem": FACTS, "guarantee": promise(trust)}
+    if path is not None:
+        given |= {"path": path, "witness": witness_of(path)}
+    return Bandit(**{**given, "window_s": 0, **more})
+
+
+def reopened(path: Path, **more: Any) -> Bandit:
+    return Bandit.open(path, witness=witness_of(path), **more)
+
+
+def kill(bandit: Bandit) -> None:
+    """Let go of a bandit's files as a process does that is killed."""
+    bandit._store.close()
+    bandit._pending.close()
+
+
+def witness_of(path: Path) -> Path:
+    return path.with_name("witness")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +93,7 @@ class Field:
         own = device or self.device()
         decision = own.decide(self.learner.model, ARMS)
         own.reward(decision.id, reward)
-        return own.report(decision.id, self.middle.status(), early=True)
+        return own.report(decision.id, self.middle.status())
 
     def serve(self, visits: int, reward: float = 0.5) -> None:
         """So many honest users, one after another."""

@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.roles.field import ARMS, FACTS, TRUSTS, field, made, promise, read
+from tests.roles.field import (
+    ARMS,
+    TRUSTS,
+    bandit,
+    field,
+    made,
+    read,
+    reopened,
+    witness_of,
+)
 
 from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue, KerchiefError
 from kerchief.roles.bandit import Bandit
@@ -36,6 +45,7 @@ from kerchief_wire.model import Numbers
 from kerchief_wire.report import Release, Report
 from kerchief_wire.task import Task
 
+LATE = pytest.mark.filterwarnings("ignore::kerchief.DelayedLearningWarning")
 FIRST = 50
 """Users of the first cohort."""
 
@@ -200,7 +210,7 @@ def test_ids_are_kept_while_a_report_may_come_again_and_no_longer(trust: str) ->
     one = field(trust)
     device, middle = one.device(), one.middle
     decision = device.decide(one.learner.model, ARMS)
-    report = device.report(decision.id, middle.status(), early=True)
+    report = device.report(decision.id, middle.status())
     assert words(middle.take([report, report[:-8]])) == [None, "length"]
     one.serve(FIRST)
     middle.renew()
@@ -255,20 +265,21 @@ def test_sixteen_threads_get_one_noise_for_one_payment(trust: str, tmp_path: Pat
     Books.of(one.middle.chain()).check(one.made)
 
 
+@LATE
 def test_four_threads_on_one_bandit() -> None:
-    facts = FACTS
-    bandit = Bandit(policy="linucb", problem=facts, guarantee=promise("local"))
+    one = bandit(window_s=60)
 
     def visits() -> None:
         for _ in range(25):
-            bandit.reward(bandit.decide(ARMS).id, 0.5)
+            one.reward(one.decide(ARMS).id, 0.5)
 
     threads = [threading.Thread(target=visits) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert bandit.users == 100
+    assert one.expire(time.time() + 61) == 100
+    assert one.users == 100
 
 
 # 4. Rollback, fork, replay.
@@ -322,17 +333,15 @@ def test_a_copy_does_not_settle_what_another_one_released(tmp_path: Path) -> Non
 
 
 def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
-    with Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
-    ) as bandit:
-        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    with bandit("joint", path=tmp_path / "b") as one:
+        one.reward(one.decide(ARMS).id, 0.5)
     for number in range(60):
         copy = tmp_path / f"copy{number}"
         copy.mkdir()
         shutil.copy(tmp_path / "b" / "middle.db", copy)
         with pytest.raises(Fenced, match="copied"):
             Bandit.open(copy)
-    with Bandit.open(tmp_path / "b") as again:
+    with reopened(tmp_path / "b") as again:
         assert again.users == 1
 
 
@@ -467,29 +476,30 @@ def test_lost_doubled_late_and_swapped_messages_change_nothing(trust: str) -> No
 # 6. Wrong person.
 
 
+@LATE
 def test_a_reward_goes_to_its_own_decision() -> None:
-    bandit = Bandit(policy="linucb", problem=FACTS, guarantee=promise("none"))
-    a = bandit.decide({"left": [1.0, 0.0]})
-    b = bandit.decide({"right": [0.0, 1.0]})
-    bandit.reward(a.id, 1.0)
-    bandit.reward(b.id, 0.0)
-    estimate = bandit.model["estimate"]
+    one = bandit("none", window_s=60)
+    a = one.decide({"left": [1.0, 0.0]})
+    b = one.decide({"right": [0.0, 1.0]})
+    one.reward(b.id, 0.0)
+    one.reward(a.id, 1.0)
+    one.expire(time.time() + 61)
+    estimate = one.model["estimate"]
     assert estimate[0] > 0.2 > abs(estimate[1])
     with pytest.raises(InvalidValue, match="no decision"):
-        bandit.reward(a.id, 0.0)
+        one.reward(a.id, 0.0)
 
 
+@LATE
 def test_silence_counts_with_the_default() -> None:
-    bandit = Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("none"), window_s=60, default=1.0
-    )
-    silent = bandit.decide({"left": [1.0, 0.0]})
-    assert bandit.expire() == 0
-    assert bandit.expire(time.time() + 61) == 1
-    assert bandit.users == 1
-    assert bandit.model["estimate"][0] > 0.2
+    one = bandit("none", window_s=60, default=1.0)
+    silent = one.decide({"left": [1.0, 0.0]})
+    assert one.expire() == 0
+    assert one.expire(time.time() + 61) == 1
+    assert one.users == 1
+    assert one.model["estimate"][0] > 0.2
     with pytest.raises(InvalidValue):
-        bandit.reward(silent.id, 0.0)
+        one.reward(silent.id, 0.0)
 
 
 # 7. Unmixed reports.
@@ -610,15 +620,13 @@ def test_a_restart_counts_everyone_once(tmp_path: Path) -> None:
     path = tmp_path / "b"
     total = 0
     for _ in range(4):
-        opened = Bandit.open(path) if path.exists() else None
-        with opened or Bandit(
-            policy="linucb", problem=FACTS, guarantee=promise("central"), path=path
-        ) as bandit:
+        with reopened(path) if path.exists() else bandit("central", path=path) as one:
             for _ in range(17):
-                bandit.reward(bandit.decide(ARMS).id, 0.5)
+                one.reward(one.decide(ARMS).id, 0.5)
+            one.expire()
             total += 17
-            with bandit._store.read(bandit.task.id) as at:
-                assert bandit.users + sum(at.counts().values()) == total
+            with one._store.read(one.task.id) as at:
+                assert one.users + sum(at.counts().values()) == total
 
 
 # 11. What fresh eyes found.
@@ -699,33 +707,32 @@ def test_a_device_that_was_restored_is_counted_once(tmp_path: Path) -> None:
         copy = tmp_path / f"{number}.db"
         shutil.copy(tmp_path / "device.db", copy)
         own = one.device(pending=Pending(copy))
-        report = own.report(decision.id, one.middle.status(), early=True)
+        report = own.report(decision.id, one.middle.status())
         assert one.middle.take([report]) == (None,)
     assert sum(release.users for release in one.totals()) == 1
 
 
 def test_a_copied_folder_is_noticed(tmp_path: Path) -> None:
-    with Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
-    ) as bandit:
-        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    with bandit("joint", path=tmp_path / "b") as one:
+        one.reward(one.decide(ARMS).id, 0.5)
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
     with pytest.raises(Fenced, match="copied or restored"):
         Bandit.open(tmp_path / "copy")
-    with Bandit.open(tmp_path / "copy", renew=True) as again:
+    other = tmp_path / "another witness"
+    shutil.copy(witness_of(tmp_path / "b"), other)
+    with Bandit.open(tmp_path / "copy", witness=other, renew=True) as again:
         again.reward(again.decide(ARMS).id, 0.5)
+        again.expire()
         assert again.users == 2
-    with Bandit.open(tmp_path / "b") as still:
+    with reopened(tmp_path / "b") as still:
         assert still.users == 1
 
 
 def test_a_folder_is_not_taken_for_a_copy_after_a_kill_as_it_was_made(tmp_path: Path) -> None:
-    with Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
-    ) as bandit:
-        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    with bandit("joint", path=tmp_path / "b") as one:
+        one.reward(one.decide(ARMS).id, 0.5)
     (tmp_path / "b" / "place").write_text("")
-    with Bandit.open(tmp_path / "b") as again:
+    with reopened(tmp_path / "b") as again:
         assert again.users == 1
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
     with pytest.raises(Fenced, match="copied or restored"):
@@ -740,27 +747,24 @@ def test_a_store_that_has_a_witness_is_not_opened_without(tmp_path: Path) -> Non
 
 
 def test_a_changed_task_in_the_folder_is_noticed(tmp_path: Path) -> None:
-    with Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
-    ) as bandit:
-        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    with bandit("joint", path=tmp_path / "b") as one:
+        one.reward(one.decide(ARMS).id, 0.5)
     other = made("joint", horizon=100).task.data
     base = sqlite3.connect(tmp_path / "b" / "middle.db")
     base.execute("UPDATE tasks SET config = ?", (other,))
     base.commit()
     base.close()
     with pytest.raises(Fenced):
-        Bandit.open(tmp_path / "b")
+        reopened(tmp_path / "b")
 
 
+@LATE
 def test_all_that_expire_together_are_learned_from() -> None:
-    bandit = Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("shuffle"), window_s=60, default=1.0
-    )
+    one = bandit("shuffle", window_s=60, default=1.0)
     for _ in range(85):
-        bandit.decide(ARMS)
-    assert bandit.expire(time.time() + 61) == 85
-    assert bandit.users == 85
+        one.decide(ARMS)
+    assert one.expire(time.time() + 61) == 85
+    assert one.users == 85
 
 
 def test_a_report_does_not_show_its_numbers() -> None:

@@ -8,13 +8,14 @@ import dataclasses
 import math
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from tests.roles.field import ARMS, FACTS, TRUSTS, promise
+from tests.roles.field import ARMS, FACTS, TRUSTS, bandit, kill, promise, reopened
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
 from kerchief.core.problems import Problem
@@ -29,15 +30,13 @@ from kerchief_device import Pending
 from kerchief_wire import canonical
 from kerchief_wire.errors import CodecError, Fenced, StoreFailed
 
-
-def bandit(trust: str = "local", **more: Any) -> Bandit:
-    given: dict[str, Any] = {"policy": "linucb", "problem": FACTS, "guarantee": promise(trust)}
-    return Bandit(**{**given, **more})
+LATE = pytest.mark.filterwarnings("ignore::kerchief.DelayedLearningWarning")
 
 
 def serve(one: Bandit, visits: int) -> None:
     for _ in range(visits):
         one.reward(one.decide(ARMS).id, 0.5)
+    one.expire()
 
 
 @pytest.mark.parametrize("trust", ["none", *TRUSTS])
@@ -64,9 +63,10 @@ def test_whole_numbers_are_as_good_as_real_ones(trust: str, tmp_path: Path) -> N
     serve(one, 5)
     said = one.statement()
     assert (trust == "none") != ("Paid in advance" in said)
-    one.save(tmp_path / "there")
+    one.save(tmp_path / "there", witness=tmp_path / "witness")
+    said = one.statement()
     one.close()
-    assert Bandit.open(tmp_path / "there").statement() == said
+    assert reopened(tmp_path / "there").statement() == said
 
 
 def test_arms_have_names_and_come_and_go() -> None:
@@ -82,22 +82,26 @@ def test_arms_have_names_and_come_and_go() -> None:
         one.decide([[1.0, 1.0]])
 
 
+@LATE
 def test_many_decisions_wait_and_rewards_come_in_any_order() -> None:
-    one = bandit("none")
+    one = bandit("none", window_s=60)
     waiting = [one.decide(ARMS) for _ in range(20)]
     assert len({choice.id for choice in waiting}) == 20
     for choice in waiting[::-1]:
         one.reward(choice.id, 1.0)
-    assert one.users == 20
+    assert one.users == one.expire() == 0
+    assert one.expire(time.time() + 61) == one.users == 20
 
 
 def test_a_reward_counts_until_another_or_the_default_was_counted() -> None:
-    one = bandit(window_s=0)
-    choices = [one.decide(ARMS) for _ in range(2)]
-    one.reward(choices[0].id, 1.0)
-    assert one.users == 1
-    assert one.expire() == 1
-    for choice in choices:
+    one = bandit()
+    first = one.decide(ARMS)
+    one.reward(first.id, 1.0)
+    with pytest.raises(InvalidValue, match="the first one counts"):
+        one.reward(first.id, 0.0)
+    second = one.decide(ARMS)
+    assert one.users == one.expire() == 1
+    for choice in (first, second):
         with pytest.raises(InvalidValue, match="pending"):
             one.reward(choice.id, 1.0)
     assert one.users == 2
@@ -117,9 +121,7 @@ def test_errors_do_not_quote_what_users_said() -> None:
 
 def test_when_all_have_been_here_it_says_so() -> None:
     one = bandit("none", problem=dataclasses.replace(FACTS, horizon=3))
-    last = [one.decide(ARMS) for _ in range(4)]
-    for choice in last:
-        one.reward(choice.id, 0.5)
+    serve(one, 3)
     assert one.users == 3
     with pytest.raises(CapacityExceeded, match="all 3 users"):
         one.decide(ARMS)
@@ -128,10 +130,11 @@ def test_when_all_have_been_here_it_says_so() -> None:
 @pytest.mark.parametrize("trust", ["none", *TRUSTS])
 def test_it_lives_in_a_folder(trust: str, tmp_path: Path) -> None:
     folder = tmp_path / "bandit"
-    with bandit(trust, path=folder) as one:
-        serve(one, 55)
-        choice, model, users = one.decide(ARMS), one.model, one.users
-    with Bandit.open(folder) as again:
+    one = bandit(trust, path=folder)
+    serve(one, 55)
+    choice, model, users = one.decide(ARMS), one.model, one.users
+    kill(one)
+    with reopened(folder) as again:
         assert again.users == users
         assert all((again.model[name] == model[name]).all() for name in model)
         again.reward(choice.id, 0.5)
@@ -146,11 +149,11 @@ def test_it_moves_from_memory_into_a_folder(tmp_path: Path) -> None:
     one = bandit("joint")
     serve(one, 5)
     choice = one.decide(ARMS)
-    one.save(tmp_path / "bandit")
+    one.save(tmp_path / "bandit", witness=tmp_path / "witness")
     one.reward(choice.id, 0.5)
     serve(one, 5)
     one.close()
-    with Bandit.open(tmp_path / "bandit") as again:
+    with reopened(tmp_path / "bandit") as again:
         assert again.users == 11
         with pytest.raises(InvalidValue, match="lives in"):
             again.save(tmp_path / "other")
@@ -166,11 +169,11 @@ def test_a_move_that_fails_leaves_no_second_bandit(
     with monkeypatch.context() as patched:
         patched.setattr(Pending, "copy_to", Mock(side_effect=fault))
         with pytest.raises(type(fault)):
-            one.save(tmp_path / "bandit")
+            one.save(tmp_path / "bandit", witness=tmp_path / "witness")
     serve(one, 5)
     with pytest.raises(InvalidValue, match="no bandit"):
-        Bandit.open(tmp_path / "bandit")
-    one.save(tmp_path / "bandit")
+        reopened(tmp_path / "bandit")
+    one.save(tmp_path / "bandit", witness=tmp_path / "witness")
     assert one.users == 10
 
 
@@ -181,7 +184,7 @@ def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPa
         patched.setattr(Learner, "_added", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             serve(one, 1)
-    one.decide(ARMS)
+    one.expire()
     assert one.users == 6
     other = Learner(one._made)
     other.follow(one._middle.releases())
@@ -199,15 +202,16 @@ def test_a_bandit_of_ones_own_is_named_again(tmp_path: Path) -> None:
     with bandit("local", policy=policy, path=tmp_path / "b") as one:
         serve(one, 3)
     with pytest.raises(InvalidValue, match="of one's own"):
-        Bandit.open(tmp_path / "b")
+        reopened(tmp_path / "b")
     with pytest.raises(Fenced):
-        Bandit.open(tmp_path / "b", policy=POLICIES["linucb"].build(FACTS, "theory"))
-    with Bandit.open(tmp_path / "b", policy=policy) as again:
+        reopened(tmp_path / "b", policy=POLICIES["linucb"].build(FACTS, "theory"))
+    with reopened(tmp_path / "b", policy=policy) as again:
         assert again.users == 3
 
 
+@LATE
 def test_asyncio() -> None:
-    one = bandit()
+    one = bandit(window_s=60)
 
     async def visit() -> None:
         choice = await asyncio.to_thread(one.decide, ARMS)
@@ -218,7 +222,7 @@ def test_asyncio() -> None:
         await asyncio.gather(*(visit() for _ in range(40)))
 
     asyncio.run(crowd())
-    assert one.users == 40
+    assert one.expire(time.time() + 61) == one.users == 40
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.roles.field import ARMS, FACTS, TRUSTS, promise
+from tests.roles.field import ARMS, TRUSTS, bandit, kill, reopened
 from tests.roles.traffic import (
     Clients,
     Crowd,
@@ -163,50 +163,42 @@ def counted(bandit: Bandit) -> int:
     return seen
 
 
-def made(trust: str, path: Path, **more: Any) -> Bandit:
-    return Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust), path=path, **more)
+def finish_visit(bandit: Bandit, id: str) -> None:
+    bandit.reward(id, 0.5)
+    bandit.expire()
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_bandit_that_was_killed_reports_once(
     trust: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bandit, path, rewarded = made(trust, tmp_path / "b"), tmp_path / "b", 0
-    waits = bandit.decide(ARMS)
-    for owner, name, after in STEPS.values():
-        choice = bandit.decide(ARMS)
+    one, path = bandit(trust, path=tmp_path / "b"), tmp_path / "b"
+    for served, (owner, name, after) in enumerate(STEPS.values()):
+        choice = one.decide(ARMS)
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, crashing(getattr(owner, name), after=after))
             with pytest.raises(Crash):
-                bandit.reward(choice.id, 0.5)
-        before = bandit._middle.releases()
-        bandit.close()
-        bandit = Bandit.open(path)
-        assert bandit._middle.releases()[: len(before)] == before
-        for _ in range(2):
-            with suppress(InvalidValue):
-                bandit.reward(choice.id, 0.5)
-        bandit.expire()
-        bandit.expire(time.time() + 2 * 86_400 if name == "report" else None)
-        rewarded += 1
-        if name == "report":
-            # The time of all others who wait was over, too.
-            rewarded, waits = rewarded + 1, bandit.decide(ARMS)
-        assert counted(bandit) == rewarded
+                finish_visit(one, choice.id)
+        before = one._middle.releases()
+        kill(one)
+        one = reopened(path)
+        assert one._middle.releases()[: len(before)] == before
+        with suppress(InvalidValue):
+            one.reward(choice.id, 0.5)
+        one.expire()
+        one.expire()
+        assert counted(one) == served + 1
         with pytest.raises(InvalidValue, match="pending"):
-            bandit.reward(choice.id, 0.5)
-    bandit.reward(waits.id, 1.0)
-    assert counted(bandit) == rewarded + 1
-    bandit.close()
+            one.reward(choice.id, 0.5)
+    one.close()
 
 
 def _live(pipe: Connection, path: Path) -> None:
-    bandit = Bandit.open(path)
+    one = reopened(path)
     while True:
-        bandit.expire()
-        choice = bandit.decide(ARMS)
+        choice = one.decide(ARMS)
         pipe.send(("decided", choice.id))
-        bandit.reward(choice.id, 0.5)
+        one.reward(choice.id, 0.5)
         pipe.send(("rewarded", choice.id))
 
 
@@ -215,7 +207,7 @@ def _live(pipe: Connection, path: Path) -> None:
 def test_a_bandit_is_killed_at_random_moments(trust: str, tmp_path: Path) -> None:
     times = 50
     apart, moments = multiprocessing.get_context("forkserver"), random.Random(times)
-    made(trust, tmp_path / "b").close()
+    bandit(trust, path=tmp_path / "b").close()
     said: dict[str, set[str]] = {"decided": set(), "rewarded": set()}
     for _ in range(times):
         here, there = apart.Pipe()
@@ -232,8 +224,8 @@ def test_a_bandit_is_killed_at_random_moments(trust: str, tmp_path: Path) -> Non
                 said[kind].add(id)
         except EOFError:
             pass
-    with Bandit.open(tmp_path / "b") as bandit:
-        bandit.expire(time.time() + 2 * 86_400)
+    with reopened(tmp_path / "b") as one:
+        one.expire()
         # One decision for each kill may have been made and not told.
-        assert len(said["decided"]) <= counted(bandit) <= len(said["decided"]) + times
+        assert len(said["decided"]) <= counted(one) <= len(said["decided"]) + times
         assert said["rewarded"] <= said["decided"]

@@ -14,6 +14,7 @@ from kerchief import Bandit, Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.policies.own_models import OwnSampling
 from kerchief.roles.deployment import deploy, deployed
+from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
 from kerchief_device import Device, Pending
 from kerchief_device.own import encode
@@ -37,10 +38,11 @@ USER = np.tile([0.3, -0.4, 0.5], (4, 1))
     ],
 )
 def test_a_bandit_serves_everyone_with_a_model_per_arm(trust: str) -> None:
-    bandit = Bandit(problem=FACTS, guarantee=promise(trust))
+    bandit = Bandit(problem=FACTS, guarantee=promise(trust), window_s=0)
     for number in range(FACTS.horizon):
         choice = bandit.decide(USER)
         bandit.reward(choice.id, float(choice.arm == number % 2))
+    bandit.expire()
     assert bandit.task.name == "own-models"
     assert bandit.users == FACTS.horizon
     assert bandit.model["estimate"].shape == (4, 3)
@@ -51,7 +53,7 @@ def test_a_bandit_serves_everyone_with_a_model_per_arm(trust: str) -> None:
 @pytest.mark.nightly
 def test_without_noise_it_ends_with_the_arm_that_pays() -> None:
     facts = dataclasses.replace(FACTS, horizon=300)
-    bandit, played = Bandit(problem=facts, guarantee=promise("none")), []
+    bandit, played = Bandit(problem=facts, guarantee=promise("none"), window_s=0), []
     for _ in range(facts.horizon):
         choice = bandit.decide(USER)
         played.append(choice.arm)
@@ -85,19 +87,19 @@ def test_a_task_says_whether_arms_have_models_of_their_own() -> None:
 
 
 def test_a_task_that_hides_its_own_models_is_played_by_its_program() -> None:
-    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"))
+    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
     task = dataclasses.replace(made.task, problem={**made.task.problem, "own": 0})
-    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
     device = Device(task)
     choice = device.decide(dataclasses.replace(bandit._learner.model, task=task.id), USER)
     device.reward(choice.id, 1.0)
     status = Status(task=task.id, state="running", epoch=0, label=0)
-    Report.read(device.report(choice.id, status, early=True), task)
+    Report.read(device.report(choice.id, status), task)
 
 
 def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
-    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"))
-    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
     model = dataclasses.replace(bandit._learner.model, task=made.task.id)
     device = Device(made.task, pending=Pending(tmp_path / "device.db"))
     allowed = [False, False, True, False]
@@ -107,9 +109,7 @@ def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
     seen: list[Any] = []
     statistics = again._code.statistics
     again._code.statistics = lambda *given: seen.append(statistics(*given)) or seen[-1]  # type: ignore[method-assign, func-returns-value]
-    again.report(
-        choice.id, Status(task=made.task.id, state="running", epoch=0, label=0), early=True
-    )
+    again.report(choice.id, Status(task=made.task.id, state="running", epoch=0, label=0))
     program = made.task.program
     assert isinstance(program, OwnModels)
     assert choice.arm == 2
@@ -117,7 +117,7 @@ def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
 
 
 def test_names_of_arms_are_refused_since_their_order_is_their_model() -> None:
-    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
     with pytest.raises(InvalidValue, match="known by the number of its row"):
         bandit.decide({"a": [0.3, -0.4, 0.5], "b": [0.3, -0.4, 0.5]})
 
@@ -126,7 +126,7 @@ def test_names_of_arms_are_refused_since_their_order_is_their_model() -> None:
 def test_the_library_reports_what_the_light_device_reports(public: bool) -> None:
     policy = OwnSampling.of(FACTS, public=USER) if public else "own-models"
     made = deploy(policy=policy, problem=FACTS, guarantee=promise("none"))
-    model = Bandit(policy=policy, problem=FACTS, guarantee=promise("none"))._learner.model
+    model = Learner(made).model
     program = made.task.program
     assert isinstance(program, OwnModels)
     given = np.array([0.3, -0.4, 0.5, 3.0])
@@ -136,7 +136,7 @@ def test_the_library_reports_what_the_light_device_reports(public: bool) -> None
 
 def test_a_bandit_of_ones_own_may_be_given_as_an_object() -> None:
     policy = dataclasses.replace(OwnSampling.of(FACTS), exploration=0.5)
-    bandit = Bandit(policy=policy, problem=FACTS, guarantee=promise("central"))
+    bandit = Bandit(policy=policy, problem=FACTS, guarantee=promise("central"), window_s=0)
     choice = bandit.decide(USER)
     bandit.reward(choice.id, 1.0)
     assert choice.arm in range(4)

@@ -87,7 +87,12 @@ def test_nobody_inherits_lists(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_bandit_on_disk_draws_nothing_ahead(tmp_path: Path) -> None:
     bandit = Bandit(
-        policy="linucb", problem=FACTS, guarantee=promise("local"), path=tmp_path / "bandit"
+        policy="linucb",
+        problem=FACTS,
+        guarantee=promise("local"),
+        window_s=0,
+        path=tmp_path / "bandit",
+        witness=tmp_path / "witness",
     )
     assert bandit._device._listed is candidates
     bandit.close()

@@ -74,8 +74,9 @@ def test_a_projection_that_leads_elsewhere_is_no_task(wrong: dict[str, Any]) -> 
 @pytest.mark.parametrize("policy", ["linucb", "own"])
 def test_a_report_is_of_projected_features(policy: Any) -> None:
     given = LinUCB.of(SHORT) if policy == "own" else policy
-    made = deploy(policy=given, problem=FACTS, guarantee=promise("joint"), project=6)
-    plain = deploy(policy=given, problem=SHORT, guarantee=promise("joint"))
+    common: Any = {"policy": given, "guarantee": promise("joint"), "window_s": 0}
+    made = deploy(problem=FACTS, project=6, **common)
+    plain = deploy(problem=SHORT, **common)
     assert made.task.projection is not None
     short = made.task.projection.apply(rows(3))
     numbers = []
@@ -84,14 +85,14 @@ def test_a_report_is_of_projected_features(policy: Any) -> None:
         decision = device.decide(Learner(one).model, features, [False, True, False, False])
         device.reward(decision.id, 0.5)
         status = Status(task=one.task.id, state="running", epoch=0, label=0)
-        data = device.report(decision.id, status, early=True)
+        data = device.report(decision.id, status)
         numbers.append(Report.read(data, one.task).numbers)
     assert (numbers[0] == numbers[1]).all()
     assert numbers[0].any()
 
 
 def test_features_are_checked_before_they_are_projected() -> None:
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=6)
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=6, window_s=0)
     device, model = Device(made.task), Learner(made).model
     for wrong, said in ((rows(1)[:, :6], "arms of 80"), (3 * rows(1), "too long")):
         with pytest.raises(InvalidValue, match=said):
@@ -102,14 +103,16 @@ def test_features_are_checked_before_they_are_projected() -> None:
     "trust", [*TRUSTS[:1], *(pytest.param(one, marks=pytest.mark.nightly) for one in TRUSTS[1:])]
 )
 def test_a_bandit_goes_on_after_a_restart(trust: str, tmp_path: Path) -> None:
-    with Bandit(problem=FACTS, guarantee=promise(trust), project=6, path=tmp_path / "b") as bandit:
+    given: Any = {"problem": FACTS, "guarantee": promise(trust), "project": 6, "window_s": 0}
+    with Bandit(**given, path=tmp_path / "b", witness=tmp_path / "witness") as bandit:
         for visit in range(60):
             bandit.reward(bandit.decide(rows(visit)).id, 0.5)
+        bandit.expire()
         seen, users = bandit.model, bandit.users
         assert "projected onto 6" in bandit.statement()
         assert bandit.spent().epsilon <= 1.0
     assert users
-    with Bandit.open(tmp_path / "b") as again:
+    with Bandit.open(tmp_path / "b", witness=tmp_path / "witness") as again:
         assert again.users == users
         assert again.task.projection == bandit.task.projection
         for name, one in again.model.items():

@@ -109,7 +109,8 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(
     """The same choices, and the same model but for the grid of the sums."""
     problem = dataclasses.replace(facts(name), horizon=200)
     chosen, model = by_hand(name, problem)
-    bandit, played = Bandit(policy=name, problem=problem, guarantee=promise("none")), []
+    bandit = Bandit(policy=name, problem=problem, guarantee=promise("none"), window_s=0)
+    played = []
     # What a policy tosses to explore comes from the operating system: here, from the seed.
     for room in (programs, own):
         monkeypatch.setattr(room, "guess", seeded())
@@ -119,6 +120,7 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(
         choice = bandit.decide(features)
         played.append(choice.arm)
         bandit.reward(choice.id, reward)
+    bandit.expire()
     assert played == chosen
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
     simulated = {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in leaves}

@@ -91,7 +91,7 @@ def test_the_library_reports_what_the_light_device_reports(epsilon: float, link:
     """In both forms: directions and weights apart, or where epsilon is large their product."""
     promised = dataclasses.replace(promise("local"), epsilon=epsilon)
     facts = dataclasses.replace(FACTS, link=link)
-    made = deploy(policy="best", problem=facts, guarantee=promised)
+    made = deploy(policy="best", problem=facts, guarantee=promised, window_s=0)
     code, light_code, posted = LibraryCode(made), Device(made.task)._code, Learner(made).model
     assert isinstance(made.task.program, Optimist)
     assert made.task.program.reweighed == RULE
@@ -113,7 +113,7 @@ def reported(one: Field, users: int) -> tuple[np.ndarray[Any, Any], np.ndarray[A
         choice = device.decide(model, ARMS)
         reward = float(rng.uniform() < 0.5 + 0.4 * ARMS[choice.arm] @ TRUE)
         device.reward(choice.id, reward)
-        report = device.report(choice.id, one.middle.status(), early=True)
+        report = device.report(choice.id, one.middle.status())
         numbers = Report.read(report, one.task).numbers
         seen.append(noise.estimate(numbers, users=1, label=0))
         (statistic,) = device._code.statistics(model, ARMS[choice.arm], reward)
@@ -134,7 +134,7 @@ def test_reports_are_right_on_average(users: int) -> None:
 
 
 def test_a_bandit_in_memory_draws_ahead_and_uses_each_list_once() -> None:
-    bandit, used = Bandit(problem=FACTS, guarantee=promise("local")), []
+    bandit, used = Bandit(problem=FACTS, guarantee=promise("local"), window_s=0), []
     ahead = bandit._device._listed
     (noise,) = bandit.task.noise
     assert isinstance(noise, Compass)
@@ -148,6 +148,7 @@ def test_a_bandit_in_memory_draws_ahead_and_uses_each_list_once() -> None:
     for number in range(30):
         choice = bandit.decide(ARMS)
         bandit.reward(choice.id, float(number % 2))
+    bandit.expire()
     assert ahead is not candidates
     assert bandit.users == len(used) == 30
     assert len({one.tobytes() for one in used}) == 30

@@ -228,7 +228,7 @@ class Crowd(ABC):
 
     def _report(self, user: str, status: Status) -> bytes:
         device, id = self._place(user)
-        return device.report(id, status, early=True)
+        return device.report(id, status)
 
     @abstractmethod
     def new_learner(self) -> Follower:

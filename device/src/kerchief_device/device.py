@@ -66,13 +66,13 @@ class Device:
     >>> from kerchief import Guarantee, Learner, Problem, deploy
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise, window_s=0)
     >>> device = Device(Task.read(made.task.data))
     >>> decision = device.decide(Learner(made).model, {"news": [1.0, 0.0], "sport": [0.6, 0.8]})
     >>> device.reward(decision.id, 0.5)
     True
     >>> status = Status(task=made.task.id, state="running", epoch=0, label=0)
-    >>> len(device.report(decision.id, status, early=True))
+    >>> len(device.report(decision.id, status))
     100
     """
 
@@ -222,6 +222,8 @@ class Device:
     def due(self, now: float | None = None) -> tuple[str, ...]:
         """Decisions to report on: their time is over, or their report has not arrived.
 
+        With a window of 0 these are all decisions that wait. The order does not depend on rewards.
+
         Raises:
             InvalidValue: now is no number.
         """
@@ -230,14 +232,15 @@ class Device:
             raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
         return tuple(one.hex() for one in self._pending.due(self.task.id, now))
 
-    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+    def report(self, id: str, status: Status) -> bytes:
         """The report on a decision: made once, stored, and the same for ever after.
+
+        None is made before the decision is due, reward or not: so its time tells nothing of the
+        reward, if the application also asks at times that do not depend on rewards.
 
         Args:
             id: of a decision that is due.
             status: what the middle says a report must state.
-            early: make it before it is due. Then the time at which it is sent may tell whether a
-                reward came: only where nobody sees that time.
 
         Raises:
             InvalidValue: no such decision is pending, or it is not due.
@@ -247,7 +250,7 @@ class Device:
         """
 
         def make(row: Row) -> bytes:
-            if not early and self._clock() < row.due:
+            if self._clock() < row.due:
                 raise InvalidValue(
                     f"decision {id} is due in {row.due - self._clock():.0f} seconds; report it "
                     "then, so that the time of a report tells nothing of the reward"
@@ -279,7 +282,10 @@ class Device:
         return isinstance(self.task.program, Answering | Phased)
 
     def _due(self, random: bytes) -> float:
+        """When a report is due; with a window of 0 at once, by whatever clock."""
         rule = self.task.reward
+        if not rule.window_s:
+            return -math.inf
         delay = rule.jitter_s * (int.from_bytes(random, "little") / 2**64)
         return self._clock() + rule.window_s + delay
 

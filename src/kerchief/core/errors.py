@@ -14,8 +14,9 @@ The tree::
     ├── StoreFailed                   a store could not keep something; nothing is half written
     └── WriteFailed                   the disk takes no more; what was written before is still there
 
-Those that devices raise too live in `kerchief_wire.errors`. There is one warning, `WeakPromise`
-(UserWarning): a guarantee is allowed, but means little.
+Those that devices raise too live in `kerchief_wire.errors`. There are two warnings (UserWarning):
+`WeakPromise`, a guarantee is allowed, but means little or is easily lost, and
+`DelayedLearningWarning`, a bandit learns nothing for a while.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ __all__ = [
     "BudgetExceeded",
     "CapacityExceeded",
     "CodecError",
+    "DelayedLearningWarning",
     "Fenced",
     "InvalidValue",
     "KerchiefError",
@@ -80,8 +82,16 @@ class WriteFailed(KerchiefError):
     """
 
 
+class DelayedLearningWarning(UserWarning):
+    """A bandit learns nothing before its window is over; says what to change.
+
+    >>> issubclass(DelayedLearningWarning, UserWarning)
+    True
+    """
+
+
 class WeakPromise(UserWarning):
-    """A guarantee is allowed, but means little; says what to change.
+    """A guarantee is allowed, but means little or is easily lost; says what to change.
 
     >>> issubclass(WeakPromise, UserWarning)
     True

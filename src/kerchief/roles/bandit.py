@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Policy
-from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
+from kerchief.core.errors import (
+    CapacityExceeded,
+    DelayedLearningWarning,
+    InvalidValue,
+    WeakPromise,
+)
 from kerchief.core.problems import Problem
 from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
@@ -42,8 +47,12 @@ from kerchief_wire.task import Library, Task
 _VISITS = (2, 4, 8)
 # Releases that are read together.
 _AT_ONCE = 1000
-# Seconds between two looks for decisions that have expired.
+# Seconds between two looks for decisions that are due, where there is a window.
 _LOOK_S = 1.0
+_RESTORABLE = (
+    "the witness lies in the bandit's own folder; a backup of that folder that is restored is not "
+    "noticed, and voids the guarantee. Pass `witness=` a file on another disk."
+)
 
 
 class Bandit(Guarded):
@@ -54,18 +63,26 @@ class Bandit(Guarded):
     protects from is everyone who sees the model, or the actions of others. Where the owner must not
     see them, run the same roles apart: `docs/field.md`.
 
-    Any number of decisions may wait for their rewards, which may come late or never; the first one
-    counts. With a path every step is on disk before it returns, and a bandit that was killed goes
-    on where it was. All methods may be called from any thread.
+    A decision is reported when it is due, whether or not a reward came: so nothing that others see
+    depends on it. With ``window_s=0`` that is when the next ``decide``, ``expire``, ``settle`` or
+    ``close`` begins; otherwise it is when its window is over. With a path every step is on disk
+    before it returns, and a bandit that was killed goes on where it was. All methods may be called
+    from any thread.
+
+    Privacy:
+        (epsilon, delta) of the guarantee per user, under its trust model and adjacency, if the
+        application times its calls without regard to rewards: ``roles/crediting.md``.
 
     >>> from kerchief import Guarantee, Problem
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-    >>> bandit = Bandit(problem=facts, guarantee=promise)
+    >>> bandit = Bandit(problem=facts, guarantee=promise, window_s=0)
     >>> choice = bandit.decide({"news": [1.0, 0.0], "sport": [0.6, 0.8]})
     >>> choice.arm in ("news", "sport")
     True
     >>> bandit.reward(choice.id, 0.5)
+    >>> bandit.expire()
+    1
     >>> bandit
     Bandit('sampling', local trust, 1 of 100 users)
     >>> round(bandit.spent().epsilon, 3)
@@ -99,14 +116,17 @@ class Bandit(Guarded):
                 default the policy's own, which is `best`, the least noisy one.
             numbers: parameters of the policy that are replaced.
             name: what people call the bandit.
-            window_s: seconds until a decision that got no reward counts with the default, at the
-                next look: `decide` has one per second, and `expire` is one.
-            default: that reward; the least one if None.
+            window_s: seconds until a decision counts, with its reward or else with the default, at
+                the next look: ``decide`` has one per second, and ``expire``, ``settle`` and
+                ``close`` are one each. With 0 a decision counts when the next of these four calls
+                begins, whatever the clock says: for rewards that come before the next decision.
+            default: the reward of a decision that got none; the least one if None.
             project: onto how many numbers features are mapped first, by a public random projection,
                 or that projection: for problems of more than some 64 dimensions.
             path: of a new folder in which the bandit lives; None keeps it in memory.
             witness: of a file that notices whether the folder was copied or restored: best on
-                another disk. By default it lies in the folder, and notices less.
+                another disk. By default it lies in the folder, and a backup that is restored in
+                place is not noticed.
 
         Raises:
             BudgetExceeded: the guarantee does not pay for the noise.
@@ -114,7 +134,8 @@ class Bandit(Guarded):
             UnknownName: no such policy, or no such noise for this trust.
 
         Warns:
-            WeakPromise: delta is not below 1/horizon.
+            DelayedLearningWarning: the window is longer than 0.
+            WeakPromise: delta is not below 1/horizon, or the witness lies in the folder.
         """
         made = deploy(
             policy=policy,
@@ -135,8 +156,15 @@ class Bandit(Guarded):
             )
         for line in delta_warnings(guarantee.delta, problem.horizon):
             warnings.warn(line, WeakPromise, stacklevel=2)
-        folder = None if path is None else _new_folder(Path(path))
-        self._live(made, folder, _elsewhere(folder, witness))
+        if window_s:
+            warnings.warn(_describe_delay(window_s), DelayedLearningWarning, stacklevel=2)
+        folder = None if path is None else Path(path)
+        remembered = _witness_path(folder, witness)
+        if _is_restorable(made, folder, remembered):
+            warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
+        if folder is not None:
+            _new_folder(folder)
+        self._live(made, folder, remembered)
 
     @classmethod
     def open(
@@ -172,7 +200,7 @@ class Bandit(Guarded):
             raise Fenced(f"the bandit in {folder} has no task any more; its file was changed")
         made = deployed(Task.read(row.config), policy=policy)
         bandit = cls.__new__(cls)
-        bandit._live(made, folder, _elsewhere(folder, witness), renew=renew)
+        bandit._live(made, folder, _witness_path(folder, witness), renew=renew)
         return bandit
 
     def _live(
@@ -183,7 +211,8 @@ class Bandit(Guarded):
         *,
         renew: bool = False,
     ) -> None:
-        self._made, self._folder = made, folder
+        self._made, self._folder, self._witness = made, folder, witness
+        self._is_open, self._now = True, None
         self._store: Store
         self._lock = threading.RLock()
         code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None
@@ -199,7 +228,9 @@ class Bandit(Guarded):
                 made, store=self._store, witness=FileWitness(witness), renew=renew
             )
             self._pending = Pending(folder / "device.db")
-        self._device = Device(made.task, pending=self._pending, code=code, listed=listed)
+        self._device = Device(
+            made.task, pending=self._pending, code=code, listed=listed, clock=self._clock
+        )
         self._learner, self._looked = Learner(made), time.monotonic()
         self._over = self._middle.status().state != "running"
         self._follow()
@@ -238,10 +269,10 @@ class Bandit(Guarded):
 
         Raises:
             CapacityExceeded: all users that were paid for have been here.
-            InvalidValue: the arms are outside the declared bounds; nothing has changed.
+            InvalidValue: the arms are outside the declared bounds; no decision was made.
         """
         with self._lock:
-            if time.monotonic() > self._looked + _LOOK_S:
+            if not self.task.reward.window_s or time.monotonic() > self._looked + _LOOK_S:
                 self.expire()
             if self._over:
                 raise CapacityExceeded(
@@ -251,26 +282,41 @@ class Bandit(Guarded):
             return self._device.decide(self._learner.model, arms, allowed)
 
     def reward(self, id: str, value: float) -> None:
-        """Take in the reward of a decision, and learn from it as soon as its cohort is complete.
+        """Note the reward of a decision; it is reported when the decision is due.
 
         Args:
-            id: of the decision. It waits for one reward, until that has come or the default was
-                counted in its place.
+            id: of the decision.
             value: within [problem.low, problem.high].
 
         Raises:
-            InvalidValue: no such decision waits, or the reward is out of range.
+            InvalidValue: no such decision waits for a reward, or the reward is out of range.
         """
         with self._lock:
-            if self._device.reward(id, value):
-                self._send([id])
+            if not self._device.reward(id, value):
+                raise InvalidValue(f"decision {id} has a reward already; the first one counts")
 
     def expire(self, now: float | None = None) -> int:
-        """Give the default reward to decisions whose window is over; how many these were."""
+        """Report all decisions that are due, and learn from the cohorts that they complete.
+
+        Args:
+            now: the time by which windows are over, in seconds since 1970; the clock's if None.
+                With a window of 0 every decision is due.
+
+        Returns:
+            How many decisions were reported; those without a reward count with the default.
+
+        Raises:
+            InvalidValue: now is no finite number.
+        """
         with self._lock:
             self._looked = time.monotonic()
-            due = self._device.due(now)
-            self._send(due)
+            # A clock that goes back meanwhile would call a decision due and refuse its report.
+            self._now = time.time() if now is None else now
+            try:
+                due = self._device.due(now)
+                self._send(due)
+            finally:
+                self._now = None
             self._follow()
             return len(due)
 
@@ -292,6 +338,9 @@ class Bandit(Guarded):
             "All roles run in one process here, so its owner sees contexts and rewards, and the "
             "promise is about everyone else."
         )
+        lines.append(self._describe_due())
+        if self._folder is not None:
+            lines.append(self._describe_restores())
         if self.task.projection is not None:
             through = self.task.projection
             lines.append(
@@ -301,43 +350,87 @@ class Bandit(Guarded):
         lines.append(f"Task {self.task.id.hex()}, chain {books.head.hex()}.")
         return "\n".join(lines)
 
-    def save(self, path: str | Path) -> None:
-        """Move a bandit from memory into a new folder, where it then lives.
+    def _describe_due(self) -> str:
+        window_s = self.task.reward.window_s
+        when = f" after its window of {window_s} seconds" if window_s else ""
+        return (
+            f"A decision is reported at the next look{when}, whether or not a reward came; a look "
+            "is a call of decide, expire, settle or close. The guarantee holds if the application "
+            "times these calls without regard to rewards."
+        )
+
+    def _describe_restores(self) -> str:
+        if _is_restorable(self._made, self._folder, self._witness):
+            return (
+                "The witness lies in the bandit's folder: restoring a backup of the folder is not "
+                "noticed and voids the guarantee."
+            )
+        return (
+            "A backup of the folder that is restored is noticed, unless the witness is restored "
+            "with it: that voids the guarantee."
+        )
+
+    def save(self, path: str | Path, *, witness: str | Path | None = None) -> None:
+        """Move a bandit from memory into a new folder, where it then lives; nothing is reported.
+
+        Args:
+            path: of the folder.
+            witness: of a file on another disk, as when a bandit is made with a path.
 
         Raises:
             InvalidValue: it lives in a folder already, or the path is taken.
+
+        Warns:
+            WeakPromise: the witness lies in the folder.
         """
         with self._lock:
             if self._folder is not None:
                 raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
-            folder = _new_folder(Path(path))
+            folder = Path(path)
+            remembered = folder / "witness" if witness is None else Path(witness)
+            if _is_restorable(self._made, folder, remembered):
+                warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
+            _new_folder(folder)
             try:
-                self._copy_to(folder)
+                self._copy_to(folder, remembered)
             except BaseException:
                 # This one goes on in memory: no copy of it may.
                 shutil.rmtree(folder)
                 raise
-            self.close()
-            self._live(self._made, folder, folder / "witness")
+            self._release_files()
+            self._live(self._made, folder, remembered)
 
-    def _copy_to(self, folder: Path) -> None:
+    def _copy_to(self, folder: Path, witness: Path) -> None:
         assert isinstance(self._store, MemoryStore)
         self._store.copy_to(_middle(folder))
         self._pending.copy_to(folder / "device.db")
         head = self._middle.chain()[-1].hash
-        FileWitness(folder / "witness").swap(self.task.id, None, head)
+        FileWitness(witness).swap(self.task.id, None, head)
 
     def settle(self) -> Guarantee:
-        """End the task: nothing more is learned, and the bill is for what was really released."""
+        """Report what is due and end the task; the bill is then for what was really released."""
         with self._lock:
+            self.expire()
             self._over = True
             return self._middle.close()
 
     def close(self) -> None:
-        """Let go of files; a bandit with a path can be opened again."""
+        """Report what is due and let go of files; a bandit with a path can be opened again."""
         with self._lock:
-            self._store.close()
-            self._pending.close()
+            if not self._is_open:
+                return
+            try:
+                self.expire()
+            finally:
+                self._release_files()
+
+    def _release_files(self) -> None:
+        self._is_open = False
+        self._store.close()
+        self._pending.close()
+
+    def _clock(self) -> float:
+        return time.time() if self._now is None else self._now
 
     def __enter__(self) -> Self:
         """The bandit itself."""
@@ -367,10 +460,9 @@ class Bandit(Guarded):
             for id in ids:
                 self._device.refused(id)
             return
-        reports = [self._device.report(id, status, early=True) for id in ids]
+        reports = [self._device.report(id, status) for id in ids]
         for id, refused in zip(ids, self._middle.take(reports), strict=True):
             (self._device.arrived if refused is None else self._device.refused)(id)
-        self._follow()
 
     def _follow(self) -> None:
         new: Sequence[bytes] = (b"",) * _AT_ONCE
@@ -393,12 +485,27 @@ def _middle(folder: Path) -> Path:
     return folder / "middle.db"
 
 
-def _elsewhere(folder: Path | None, witness: str | Path | None) -> Path | None:
+def _witness_path(folder: Path | None, witness: str | Path | None) -> Path | None:
     if witness is None:
         return None if folder is None else folder / "witness"
     if folder is None:
         raise InvalidValue("witness is given without a path; a bandit in memory needs none")
     return Path(witness)
+
+
+def _is_restorable(made: Deployment, folder: Path | None, witness: Path | None) -> bool:
+    """Whether folder and witness can be restored together, so that nobody notices."""
+    if folder is None or witness is None or made.guarantee.trust is Trust.NONE:
+        return False
+    return Path(os.path.abspath(witness)).is_relative_to(os.path.abspath(folder))
+
+
+def _describe_delay(window_s: int) -> str:
+    return (
+        f"window_s is {window_s}; the bandit learns from a decision when its window is over, and "
+        f"nothing in the first {window_s} seconds. Pass window_s=0 if each reward comes before the "
+        "next decision."
+    )
 
 
 def _settle_in(folder: Path, *, renew: bool) -> None:

@@ -1,0 +1,226 @@
+"""When reports are sent: nothing public tells whether a reward came, or which one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.roles.field import ARMS, FACTS, TRUSTS, bandit, field, kill, promise, reopened
+
+from kerchief.core.errors import CapacityExceeded, DelayedLearningWarning, InvalidValue
+from kerchief.roles import bandit as module
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.deployment import deploy
+from kerchief.roles.middle import Middle
+from kerchief.stores.memory import MemoryStore
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_device import Device, Pending
+from kerchief_wire.report import Report
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::kerchief.DelayedLearningWarning", "ignore::kerchief.WeakPromise"
+)
+# Under shuffle and central trust the victim is the last user of the first cohort.
+SHORT = dataclasses.replace(FACTS, horizon=60)
+USERS, VICTIM = 62, 49
+
+
+class Watcher:
+    """Writes down all that anyone sees of a bandit, call by call of the application."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[Any] = []
+        self.decisions: list[str] = []
+        self.calls, self.now = 0, 1e9
+        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
+        monkeypatch.setattr(module, "time", clock)
+        take = Middle.take
+
+        def watched(middle: Middle, reports: Any) -> Any:
+            sent = [Report.read(report, middle.task) for report in reports]
+            self.seen.append([(self._user(one.id), one.label, one.epoch) for one in sent])
+            answers = take(middle, reports)
+            self.seen.append([answer and answer.word for answer in answers])
+            return answers
+
+        monkeypatch.setattr(Middle, "take", watched)
+        for store, name in itertools.product((MemoryStore, SQLiteStore), ("transaction", "read")):
+            self._count(monkeypatch, store, name)
+
+    def look(self, one: Bandit) -> None:
+        """What stands in the model, the chain and the store, and how often the store was called."""
+        self.bandit, calls = one, self.calls
+        with one._store.read(one.task.id) as at:
+            counts = at.counts()
+        model, middle = one._learner.model, one._middle
+        self.seen.append((calls, one.users, model.version, model.release, counts))
+        self.seen.append((len(middle.releases()), len(middle.chain()), middle.status()))
+        self.calls = calls
+
+    def _user(self, id: bytes) -> int:
+        named = self.bandit._device._named
+        return [named(bytes.fromhex(decision)) for decision in self.decisions].index(id)
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, store: Any, name: str) -> None:
+        real = getattr(store, name)
+
+        def counted(*given: Any) -> Any:
+            self.calls += 1
+            return real(*given)
+
+        monkeypatch.setattr(store, name, counted)
+
+
+def watch(
+    trust: str, reward: float | None, window_s: int, *, end: str = "close", home: Path | None = None
+) -> list[Any]:
+    """What is seen of users who come one after another, of whom the victim gets this reward.
+
+    With a home the bandit moves there before the victim comes, and is killed after the victim's
+    reward and once more later.
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        watcher = Watcher(monkeypatch)
+        one = bandit(trust, problem=SHORT, window_s=window_s)
+        watcher.look(one)
+        for user in range(USERS if home is None else VICTIM + 4):
+            watcher.now += 20
+            if home is not None and user == VICTIM - 1:
+                one.save(home)
+            try:
+                choice = one.decide(ARMS)
+            except CapacityExceeded as error:
+                watcher.seen.append(str(error))
+                continue
+            watcher.decisions.append(choice.id)
+            watcher.look(one)
+            if user != VICTIM or reward is not None:
+                one.reward(choice.id, 0.5 if user != VICTIM else float(reward or 0.0))
+            watcher.look(one)
+            if home is not None and user in (VICTIM, VICTIM + 1):
+                kill(one)
+                one = Bandit.open(home)
+                watcher.look(one)
+        watcher.now += 20
+        if end != "close":
+            watcher.seen.append(str(getattr(one, end)()))
+            watcher.look(one)
+        one.close()
+        watcher.seen.append((one.users, watcher.calls))
+    return watcher.seen
+
+
+@pytest.mark.parametrize(("window_s", "end"), [(0, "close"), (0, "settle"), (50, "expire")])
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_nothing_public_tells_a_click_from_silence(trust: str, window_s: int, end: str) -> None:
+    silent, *others = (watch(trust, reward, window_s, end=end) for reward in (None, 0.0, 1.0))
+    assert len(silent) > 3 * USERS
+    assert others == [silent, silent]
+
+
+@pytest.mark.parametrize("window_s", [0, 50])
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_kill_does_not_tell_a_click_from_silence(
+    trust: str, window_s: int, tmp_path: Path
+) -> None:
+    silent = watch(trust, None, window_s, home=tmp_path / "silent")
+    assert watch(trust, 1.0, window_s, home=tmp_path / "click") == silent
+
+
+@pytest.mark.parametrize("call", ["decide", "expire", "settle", "close"])
+def test_four_calls_report_the_pending_decision_first(call: str) -> None:
+    one = bandit("joint")
+    one.reward(one.decide(ARMS).id, 1.0)
+    assert one.users == 0
+    getattr(one, call)(*([ARMS] if call == "decide" else []))
+    assert one.users == 1
+    one.close()
+    one.close()
+    assert one.users == 1 + (call == "decide")
+
+
+def test_rewards_saves_and_openings_report_nothing(tmp_path: Path) -> None:
+    one = bandit("joint")
+    choice = one.decide(ARMS)
+    one.save(tmp_path / "b")
+    one.reward(choice.id, 1.0)
+    assert (one.users, one.model["width"].size, one.spent().epsilon <= 1.0) == (0, 1, True)
+    kill(one)
+    with Bandit.open(tmp_path / "b") as again:
+        assert again.users == 0
+        with pytest.raises(InvalidValue, match="the first one counts"):
+            again.reward(choice.id, 0.0)
+        assert again.expire() == again.users == 1
+
+
+@pytest.mark.parametrize("moments", [(1e9,), (1e9, 0.0, -1e9)], ids=["still", "back"])
+def test_no_clock_decides_what_is_due_without_a_window(moments: tuple[float, ...]) -> None:
+    clock = itertools.chain(moments, itertools.repeat(moments[-1]))
+    one = field("joint")
+    device = one.device(clock=lambda: next(clock))
+    ids = {device.decide(one.learner.model, ARMS).id for _ in range(5)}
+    device.reward(min(ids), 1.0)
+    assert set(device.due()) == set(device.due(-1e300)) == ids
+    for id in ids:
+        assert one.middle.take([device.report(id, one.middle.status())]) == (None,)
+
+
+@pytest.mark.parametrize("window_s", [0, 60])
+def test_the_order_of_due_reports_ignores_rewards(window_s: int, tmp_path: Path) -> None:
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=window_s)
+    model = field("joint").learner.model
+    model = dataclasses.replace(model, task=made.task.id)
+    for pending in (Pending(), Pending(tmp_path / "device.db")):
+        device = Device(made.task, pending=pending)
+        ids = [device.decide(model, ARMS).id for _ in range(20)]
+        before = device.due(time.time() + 61)
+        for id in ids[::3]:
+            device.reward(id, 1.0)
+        assert device.due(time.time() + 61) == before
+        assert set(before) == set(ids)
+
+
+def test_a_clock_that_goes_back_meanwhile_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was due when a look began is reported in it."""
+    moments = iter([100.0, 160.5])
+    clock = SimpleNamespace(time=lambda: next(moments, 0.0), monotonic=lambda: 0.0)
+    monkeypatch.setattr(module, "time", clock)
+    one = bandit("joint", window_s=60)
+    one.decide(ARMS)
+    assert one.expire() == one.users == 1
+
+
+def test_a_bandit_says_once_that_it_learns_after_the_window() -> None:
+    with pytest.warns(DelayedLearningWarning, match="window_s=0") as caught:
+        one = bandit(window_s=3600)
+    assert len(caught) == 1
+    assert "3600 seconds" in str(caught[0].message)
+    assert caught[0].filename.endswith("field.py")
+    assert "its window of 3600 seconds" in one.statement()
+    said = bandit().statement()
+    assert "the next look, whether or not a reward came" in said
+    assert "without regard to rewards" in said
+
+
+def test_a_delay_without_a_window_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="jitter_s is 5 and window_s is 0"):
+        deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, jitter_s=5)
+
+
+def test_files_are_let_go_where_the_last_report_fails(tmp_path: Path) -> None:
+    one = bandit("joint", path=tmp_path / "b")
+    choice = one.decide(ARMS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Middle, "take", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.close()
+    one.close()
+    with reopened(tmp_path / "b") as again:
+        assert again.expire() == again.users == 1
+        with pytest.raises(InvalidValue, match="pending"):
+            again.reward(choice.id, 1.0)

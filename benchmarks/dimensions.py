@@ -26,7 +26,7 @@ def timed(policy: str, dim: int, trust: str, rounds: int) -> dict[str, object]:
     arms = np.random.default_rng(0).normal(size=(20, dim))
     arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
     marks = [time.process_time()]
-    with Bandit(policy=policy, problem=facts, guarantee=promise) as bandit:
+    with Bandit(policy=policy, problem=facts, guarantee=promise, window_s=0) as bandit:
         for _ in range(rounds + 1):
             bandit.reward(bandit.decide(arms).id, 0.5)
             marks.append(time.process_time())

@@ -52,7 +52,7 @@ def median(call: Callable[[int], object], count: int) -> float:
 
 def device(trust: str) -> tuple[float, float]:
     """Microseconds of a decision, and of a report."""
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust), window_s=0)
     middle, rows = Middle(made, store=open_store(":memory:")), arms(VISITS)
     own, model, status, ids = Device(made.task), Learner(made).model, middle.status(), []
     decides = median(lambda number: ids.append(own.decide(model, rows[number]).id), VISITS)
@@ -99,7 +99,8 @@ def draw(trust: str) -> float:
 
 def whole(trust: str) -> float:
     """Microseconds of a round of a bandit in memory."""
-    bandit, rows = Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust)), arms(VISITS)
+    guarantee, rows = promise(trust), arms(VISITS)
+    bandit = Bandit(policy="linucb", problem=FACTS, guarantee=guarantee, window_s=0)
     for number in range(VISITS):
         bandit.reward(bandit.decide(rows[number]).id, 0.5)
     return median(lambda number: bandit.reward(bandit.decide(rows[number]).id, 0.5), VISITS)

@@ -163,7 +163,7 @@ def exact(
     for order in range(orders):
         rng, earned = np.random.default_rng([seed, order]), 0.0
         policy = "best" if others is None else bandit_for(data, others, promise)
-        with Bandit(policy=policy, problem=problem, guarantee=promise) as bandit:
+        with Bandit(policy=policy, problem=problem, guarantee=promise, window_s=0) as bandit:
             for user in rng.permutation(len(labels)):
                 choice = bandit.decide(np.tile(features[user], (problem.arms, 1)))
                 reward = float(choice.arm == labels[user])

@@ -24,6 +24,7 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
+from kerchief.roles.books import Books
 from kerchief.roles.deployment import deploy
 from kerchief.roles.learner import Learner
 from kerchief_device import Pending
@@ -247,6 +248,19 @@ def test_the_statement_says_who_must_keep_faith() -> None:
     assert "at least 4 in 5" in said
     assert "several times: 2:" in said
     assert "no privacy promise" in bandit("none").statement()
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
+    """Where all visits may be in one total, they cost more than so many times epsilon."""
+    one = bandit(trust, mechanism="gaussian" if trust == "central" else "best")
+    said, books = one.statement(), Books.of(one._middle.chain())
+    for visits in (2, 4, 8):
+        assert f"{visits}: {books.review(visits).spent.epsilon:.4g}" in said
+    assert "who pays k times" not in said
+    assert ("may pay more than k times epsilon" in said) == (trust != "local")
+    assert (books.review(10).spent.epsilon > 13) == (trust != "local")
+    assert books.review(10).spent.epsilon <= (14 if trust != "local" else 10 * (1 + 1e-9))
 
 
 def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:

@@ -25,9 +25,9 @@ from kerchief_wire.report import Report
 pytestmark = pytest.mark.filterwarnings(
     "ignore::kerchief.DelayedLearningWarning", "ignore::kerchief.WeakPromise"
 )
-# Under shuffle and central trust the victim is the last user of the first cohort.
-SHORT = dataclasses.replace(FACTS, horizon=60)
-USERS, VICTIM = 62, 49
+# Under shuffle and central trust cohorts have 50 and 35 users; the victim is the last of the first.
+SHORT = dataclasses.replace(FACTS, horizon=85)
+USERS, VICTIM = 87, 49
 
 
 class Watcher:

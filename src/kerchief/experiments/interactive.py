@@ -30,6 +30,7 @@ def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Ca
         guarantee=dataclasses.replace(
             guarantee, rounds=_ENDLESS, delta=min(guarantee.delta, 0.1 / _ENDLESS)
         ),
+        window_s=0,
     )
 
     def timer(rounds: int = _ROUNDS) -> float:

@@ -69,7 +69,7 @@ Each note ends with what it does not cover. No note covers these:
 - **Users who return.** A guarantee is for one visit. Under local trust a device with a
   ledger of its own charges every visit and stops; elsewhere `kerchief ledger show --visits`
   says what k visits cost.
-- **Side channels.** When a report is sent, from where, how long noise took to draw, what is
+- **Side channels.** When a user takes part, from where, how long noise took to draw, what is
   left in memory. A service should answer on a clock.
 - **The action.** Whoever carries out a user's action sees it, and it depends on that user's
   own context. What is promised is that nobody learns it from what others are shown.

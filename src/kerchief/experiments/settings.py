@@ -46,7 +46,7 @@ def settings(advice: Advice) -> str:
         f"{BANDIT}.guarantee": {**promise},
     }
     lines = [f"# {advice.sentence()}", "# kerchief compare --config THIS plays it again;"]
-    deploys = "kerchief.Bandit(**kerchief.planned(THIS)) deploys it."
+    deploys = "kerchief.Bandit(**kerchief.planned(THIS), window_s=0) deploys it."
     deploys = deploys if advice.best.wire else f"{advice.use()}."
     lines += [f"# {deploys}", *_lines(again.parameters())]
     for name, table in tables.items():

@@ -215,13 +215,19 @@ reward, replaced by any other, over 20000 rounds"
             f"{_factor(self.epsilon)}{extra}."
         )
 
+    def _visits(self) -> str:
+        if self.trust is Trust.LOCAL:
+            return "pays at most k times epsilon and k times delta"
+        # All k records may be in one total: group privacy (`visits.py`).
+        return "may pay more than k times epsilon at the same delta"
+
     def _not(self, protected: str) -> str:
         public = "" if protected == WHOLE_RECORD else "the action, which is public; "
         # Mixed messages have a side door of their own, whatever is in them.
         own = not public or self.trust is Trust.SHUFFLE
         side_doors = public + (f"{_SIDE_DOOR[self.trust]}; " if own else "")
         return (
-            f"It does not protect: a {self.unit} who takes part k times, who pays k times; "
+            f"It does not protect: a {self.unit} who takes part k times, who {self._visits()}; "
             f"{side_doors}settings tuned on private data beforehand; "
             f"the fact of taking part; side channels such as timing."
         )

@@ -333,7 +333,10 @@ class Bandit(Guarded):
         charged = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
         lines.append(f"{charged} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
         costs = ", ".join(f"{k}: {books.review(k).spent.epsilon:.4g}" for k in _VISITS)
-        lines.append(f"Epsilon of a user who takes part several times: {costs}.")
+        lines.append(
+            f"Epsilon of a user who takes part several times: {costs}, at delta "
+            f"{self._made.guarantee.delta:.6g}."
+        )
         lines.append(
             "All roles run in one process here, so its owner sees contexts and rewards, and the "
             "promise is about everyone else."
@@ -360,14 +363,19 @@ class Bandit(Guarded):
         )
 
     def _describe_restores(self) -> str:
+        if self._made.guarantee.trust is Trust.LOCAL:
+            return (
+                "Restoring a backup of the folder is not noticed: decisions that wait in the "
+                "backup are reported again with new noise, and their costs add up."
+            )
         if _is_restorable(self._made, self._folder, self._witness):
             return (
                 "The witness lies in the bandit's folder: restoring a backup of the folder is not "
                 "noticed and voids the guarantee."
             )
         return (
-            "A backup of the folder that is restored is noticed, unless the witness is restored "
-            "with it: that voids the guarantee."
+            "Restoring a backup of the folder is noticed if anything was released since, unless "
+            "the witness is restored with it: that voids the guarantee."
         )
 
     def save(self, path: str | Path, *, witness: str | Path | None = None) -> None:
@@ -494,8 +502,12 @@ def _witness_path(folder: Path | None, witness: str | Path | None) -> Path | Non
 
 
 def _is_restorable(made: Deployment, folder: Path | None, witness: Path | None) -> bool:
-    """Whether folder and witness can be restored together, so that nobody notices."""
-    if folder is None or witness is None or made.guarantee.trust is Trust.NONE:
+    """Whether folder and witness can be restored together, and users get into two releases.
+
+    Under local trust a witness sees no difference, as the aggregator draws nothing.
+    """
+    apart = made.guarantee.trust in (Trust.NONE, Trust.LOCAL)
+    if folder is None or witness is None or apart:
         return False
     return Path(os.path.abspath(witness)).is_relative_to(os.path.abspath(folder))
 

@@ -1,0 +1,110 @@
+"""Backups of a bandit's folder that are restored in place, as people restore them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.roles.field import ARMS, bandit, kill, reopened
+
+from kerchief.core.errors import WeakPromise
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.drawing import Drawing
+from kerchief.roles.middle import Middle
+from kerchief_wire.errors import Fenced
+
+DRAWING = ("shuffle", "joint", "central")
+"""Trusts whose releases are lines of the chain."""
+TOOLS = {
+    "cp": ("cp -a b backup", "cp -a backup/. b"),
+    "cp anew": ("cp -a b backup", "rm -r b && cp -a backup b"),
+    "tar": ("tar -cf b.tar b", "tar -xf b.tar"),
+    "tar anew": ("tar -cf b.tar b", "rm -r b && tar -xf b.tar"),
+}
+
+
+def run(command: str, folder: Path) -> None:
+    subprocess.run(command, shell=True, cwd=folder, check=True)
+
+
+def serve(one: Bandit, visits: int) -> None:
+    for _ in range(visits):
+        one.reward(one.decide(ARMS).id, 0.5)
+    one.expire()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("trust", DRAWING)
+def test_a_witness_elsewhere_notices_a_restored_backup(
+    trust: str, tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is drawn: whoever is in the open cohort is in one release."""
+    backup, restore = TOOLS[tool]
+    one = bandit(trust)
+    serve(one, 49)
+    one.save(tmp_path / "b", witness=tmp_path / "witness")
+    one.close()
+    run(backup, tmp_path)
+    with reopened(tmp_path / "b") as one:
+        serve(one, 1)
+        assert one.users == 50
+    run(restore, tmp_path)
+
+    def fill(*given: object) -> None:
+        raise AssertionError("a release was drawn")
+
+    monkeypatch.setattr(Drawing, "fill", fill)
+    with pytest.raises(Fenced):
+        reopened(tmp_path / "b")
+
+
+def restarted(trust: str, path: Path, witness: Path | None, *, is_saved: bool) -> str:
+    """The statement of a bandit that was made or saved there, and opened again."""
+    one = bandit(trust) if is_saved else bandit(trust, path=path, witness=witness)
+    if is_saved:
+        one.save(path, witness=witness)
+    one.close()
+    with Bandit.open(path, witness=witness) as again:
+        return again.statement()
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+@pytest.mark.parametrize("trust", DRAWING)
+def test_a_witness_in_the_folder_is_warned_about(
+    trust: str, is_saved: bool, tmp_path: Path
+) -> None:
+    for path, inside in ((tmp_path / "a", None), (tmp_path / "b", "../b/witness")):
+        witness = None if inside is None else path / inside
+        with pytest.warns(WeakPromise, match="Pass `witness=` a file on another disk") as caught:
+            said = restarted(trust, path, witness, is_saved=is_saved)
+        assert len(caught) == 1
+        assert "not noticed and voids the guarantee" in said
+
+
+def test_a_statement_says_what_a_restored_backup_does(tmp_path: Path) -> None:
+    for trust in DRAWING:
+        path = tmp_path / trust
+        said = restarted(trust, path, tmp_path / f"{trust}.witness", is_saved=False)
+        assert "noticed if anything was released since, unless the witness is restored" in said
+    said = restarted("local", tmp_path / "local", None, is_saved=False)
+    assert "Restoring a backup of the folder is not noticed" in said
+    assert "Restoring" not in bandit("joint").statement()
+    assert "Restoring" not in restarted("none", tmp_path / "none", None, is_saved=True)
+
+
+def test_a_local_decision_of_a_restored_backup_is_reported_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the statement says: two reports of one record, with noise of their own."""
+    sent, take = [], Middle.take
+    monkeypatch.setattr(Middle, "take", lambda one, data: sent.extend(data) or take(one, data))
+    one = bandit("local", path=tmp_path / "b")
+    one.reward(one.decide(ARMS).id, 1.0)
+    kill(one)
+    run(TOOLS["cp"][0], tmp_path)
+    for _ in range(2):
+        with reopened(tmp_path / "b") as one:
+            assert one.expire() == 1
+        run(TOOLS["cp"][1], tmp_path)
+    assert len(set(sent)) == len(sent) == 2

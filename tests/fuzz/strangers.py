@@ -431,6 +431,8 @@ class _Player:
         if self.bandit.users >= self.problem.horizon:
             self.bandit.close()
             self.bandit = self._make()
+        # A refused call reports what waits, as every call does.
+        self.bandit.expire()
 
     def seen(self) -> Any:
         bandit = self.bandit
@@ -503,10 +505,16 @@ def _make_bandit(*, folder: Any, **arguments: Any) -> None:
 def _kept() -> Mapping[str, bytes]:
     """The files of a bandit that lives in a folder."""
     home = Path(tempfile.mkdtemp(prefix="kerchief-kept-")) / "bandit"
-    with Bandit(policy="linucb", problem=FACTS, guarantee=promise("joint"), path=home) as bandit:
-        for _ in range(3):
-            bandit.reward(bandit.decide(FEATURES).id, 0.5)
-        bandit.decide(FEATURES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakPromise)
+        bandit = Bandit(
+            policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, path=home
+        )
+    for _ in range(3):
+        bandit.reward(bandit.decide(FEATURES).id, 0.5)
+    bandit.decide(FEATURES)
+    # The last decision waits: the process was killed.
+    bandit._release_files()
     names = ("middle.db", "device.db", "witness")
     kept = {name: (home / name).read_bytes() for name in names}
     shutil.rmtree(home.parent)

@@ -42,7 +42,9 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
     trust: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rarely = {"patience": 1.0}
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust), numbers=rarely)
+    made = deploy(
+        policy="linucb", problem=FACTS, guarantee=promise(trust), numbers=rarely, window_s=0
+    )
     store = MemoryStore()
     one = Field(made=made, store=store, middle=Middle(made, store=store), learner=Learner(made))
     one.serve(40)
@@ -64,7 +66,8 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
 def test_the_noise_of_neighbouring_totals_is_that_of_each_by_itself(mechanism: str) -> None:
     horizon = 3000 if mechanism == "doubling" else 600
     facts = dataclasses.replace(FACTS, horizon=horizon)
-    made = deploy(policy="linucb", problem=facts, guarantee=promise("joint"), mechanism=mechanism)
+    common: Any = {"problem": facts, "guarantee": promise("joint"), "window_s": 0}
+    made = deploy(policy="linucb", mechanism=mechanism, **common)
     privatizer: Any = made.privatizers["moments"]
     (desk,) = desks_of(made)
     for releases in (1, 2, 255, 256, 257, horizon - 1, horizon, 3):

@@ -270,7 +270,7 @@ def test_each_task_has_its_role() -> None:
     promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
     problem: Any = ARMS
     with pytest.raises(InvalidValue, match="Asker is for"):
-        Bandit(policy="ucb", problem=problem, guarantee=promise)
+        Bandit(policy="ucb", problem=problem, guarantee=promise, window_s=0)
 
 
 def test_a_bandit_of_ones_own_is_deployed_and_found_again() -> None:

@@ -83,21 +83,13 @@ class Reward:
     Attributes:
         window_s: seconds until a decision is due; then its report is made, reward or not. With 0
             a decision is due whenever its device is asked, by whatever clock.
-        jitter_s: a random delay below this many seconds is added; 0 where the window is 0.
+        jitter_s: a random delay below this many seconds is added, unless the window is 0.
         default: the reward of a decision that got none.
     """
 
     window_s: int
     jitter_s: int
     default: float
-
-    def __post_init__(self) -> None:
-        """Check that there is a window for the delay to follow."""
-        if self.jitter_s and not self.window_s:
-            raise InvalidValue(
-                f"jitter_s is {self.jitter_s} and window_s is 0; only a window has a delay after "
-                "it. Set window_s, or leave jitter_s out."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,8 +156,9 @@ def deploy(
         mechanism: which noise keeps the guarantee; the bandit's own if None.
         numbers: parameters of the bandit that are replaced.
         name: what people call the task.
-        window_s: seconds until a decision without a reward gets the default one.
-        jitter_s: a report waits a random time below this many seconds.
+        window_s: seconds until a decision is reported, with its reward or else with the default.
+            With 0 it is due whenever its device is asked, by whatever clock.
+        jitter_s: a report waits a random time below this many seconds more; 0 without a window.
         default: the reward of a decision that got none; the least one if None. A question that
             got no answer has the greatest loss, or no difference.
         project: onto how many numbers devices map features before anything else, by a public
@@ -370,11 +371,17 @@ def _reward(
         low, high = program.low, program.high
         usual = high if program.answer == "loss" else 0.0
     given = usual if default is None else default
-    return Reward(
+    reward = Reward(
         window_s=whole("window_s", window_s, low=0, high=2**31),
         jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
         default=between("default", given, low, high, closed=True),
     )
+    if reward.jitter_s and not reward.window_s:
+        raise InvalidValue(
+            f"jitter_s is {jitter_s} and window_s is 0; only a window has a delay after it. Set "
+            "`window_s`, or leave `jitter_s` out."
+        )
+    return reward
 
 
 def _arranged(

@@ -73,6 +73,7 @@ def main(users: int = 120) -> int:
             model = Model.read(to_learner.recv())
             choice = device.decide(model, np.eye(3, 2))
             device.reward(choice.id, float(rng.random() < (0.8 if choice.arm == 1 else 0.3)))
+            # Now, whether or not a reward came: the time of a report must not tell.
             to_middle.send("status")
             report = device.report(choice.id, Status.read(to_middle.recv()))
             to_middle.send(("take", report))

@@ -63,11 +63,11 @@ class Bandit(Guarded):
     protects from is everyone who sees the model, or the actions of others. Where the owner must not
     see them, run the same roles apart: `docs/field.md`.
 
-    A decision is reported when it is due, whether or not a reward came: so nothing that others see
-    depends on it. With ``window_s=0`` that is when the next ``decide``, ``expire``, ``settle`` or
-    ``close`` begins; otherwise it is when its window is over. With a path every step is on disk
-    before it returns, and a bandit that was killed goes on where it was. All methods may be called
-    from any thread.
+    A decision is reported when it is due, whether or not a reward came, so the time of a report
+    does not tell. With ``window_s=0`` it is due when the next ``decide``, ``expire``, ``settle`` or
+    ``close`` begins; otherwise when its window is over. With a path every step is on disk before it
+    returns, and a bandit that was killed goes on where it was. All methods may be called from any
+    thread.
 
     Privacy:
         (epsilon, delta) of the guarantee per user, under its trust model and adjacency, if the

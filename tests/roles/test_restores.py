@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.roles.field import ARMS, bandit, kill, reopened
@@ -97,8 +98,13 @@ def test_a_local_decision_of_a_restored_backup_is_reported_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the statement says: two reports of one record, with noise of their own."""
-    sent, take = [], Middle.take
-    monkeypatch.setattr(Middle, "take", lambda one, data: sent.extend(data) or take(one, data))
+    sent, take = list[bytes](), Middle.take
+
+    def watched(middle: Middle, reports: list[bytes]) -> Any:
+        sent.extend(reports)
+        return take(middle, reports)
+
+    monkeypatch.setattr(Middle, "take", watched)
     one = bandit("local", path=tmp_path / "b")
     one.reward(one.decide(ARMS).id, 1.0)
     kill(one)

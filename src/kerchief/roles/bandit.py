@@ -212,7 +212,8 @@ class Bandit(Guarded):
         renew: bool = False,
     ) -> None:
         self._made, self._folder, self._witness = made, folder, witness
-        self._is_open, self._now = True, None
+        self._is_open = True
+        self._now: float | None = None
         self._store: Store
         self._lock = threading.RLock()
         code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None

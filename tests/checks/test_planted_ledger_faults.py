@@ -13,6 +13,7 @@ from kerchief.checks import LEDGER_LAWS, CheckFailed, Ledgers
 from kerchief.core.errors import BudgetExceeded, UnsupportedEvent
 from kerchief.privacy import Cohort, Event, Guarantee, MemoryLedger, Nothing, Receipt, worst_case
 from kerchief.privacy.receipts import Charge
+from kerchief.privacy.rules import admit
 
 LAWS = {law.name: law for law in LEDGER_LAWS}
 
@@ -138,6 +139,17 @@ class Understating(MemoryLedger):
         return _scaled(super().spent(), 0.9)
 
 
+class Foreseeing(MemoryLedger):
+    """Prices all charges as if they were fixed before the first answer."""
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        receipts = list(self._receipts)
+        for line in bill:
+            receipts.append(admit(self._budget, receipts, line, bill=0))
+        paid, self._receipts = tuple(receipts[len(self._receipts) :]), receipts
+        return paid
+
+
 FAULTS = [
     ("nothing costs nothing", Fee),
     ("no privacy costs everything", Open),
@@ -154,6 +166,7 @@ FAULTS = [
     ("charges come first", Late),
     ("written ledgers read back", Reopening),
     ("another accountant agrees", Understating),
+    ("charges chosen by answers keep the promise", Foreseeing),
 ]
 
 

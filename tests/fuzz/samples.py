@@ -225,6 +225,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "budget": (_PROMISE, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)),
     "buffers": (2, 4),
     "capacity": (1, 3),
+    "bill": (0, 1),
     "cover": (0.5, 0.3),
     "center": (0.0, 0.5),
     "channel": (_CLEAR,),

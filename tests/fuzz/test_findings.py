@@ -228,7 +228,7 @@ def _deep() -> Any:
 
 def _layers() -> str:
     inner = '{"kind":"repeated","count":1,"event":' * 500 + '{"kind":"nothing"}' + "}" * 500
-    receipt = f'{{"number":0,"event":{inner},"first":0,"last":1,"capacity":1,"used":null}}'
+    receipt = f'{{"number":0,"event":{inner},"first":0,"last":1,"capacity":1,"used":null,"bill":0}}'
     budget = json.dumps(LOCAL.to_dict())
     return f'{{"format":"kerchief-ledger/1","budget":{budget},"receipts":[{receipt}]}}'
 

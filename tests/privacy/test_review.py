@@ -77,6 +77,18 @@ def test_a_bound_from_above_is_looser_and_no_disagreement() -> None:
         assert read.spent.epsilon == read.ours
 
 
+def test_bills_that_were_added_are_reported_by_the_filter() -> None:
+    """Both accountants price them as if they were fixed in advance, and agree; more is spent."""
+    event = RandomizedResponse(epsilon=0.25)
+    paid = [dataclasses.replace(r, bill=r.number) for r in receipts(*[event] * 4)]
+    read = review(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL), paid)
+    assert read.agree
+    assert read.ours == epsilon_at([event] * 4, 1e-5) < 1.0
+    assert (read.spent.epsilon, read.kept) == (1.0, True)
+    twice = review(Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL), paid, visits=2)
+    assert twice.spent.epsilon == 2.0
+
+
 def test_an_event_without_a_word_has_one_reader() -> None:
     """Sums of coins are known to us alone, and this is said."""
     coins = Binomial(sensitivity=100.0, scale=400, dimension=3)

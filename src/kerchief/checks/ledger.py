@@ -26,6 +26,7 @@ from kerchief.privacy import (
     Guarantee,
     NonPrivate,
     Nothing,
+    RandomizedResponse,
     Receipt,
     Repeated,
     Trust,
@@ -39,6 +40,10 @@ _BUDGET = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL)
 _ALL, _EARLY, _LATE = (Cohort(first=a, last=b) for a, b in ((0, 100), (0, 50), (50, 100)))
 _FULL = Gaussian(noise_multiplier=gaussian_noise_multiplier(2.0, 1e-5))
 _PARTS = tuple(Gaussian(noise_multiplier=m) for m in (6.0, 9.0, 14.0))
+# Numbers of responses and the epsilon of each: the second bills tempt where different answers came.
+_SMALL = Guarantee(epsilon=0.3, delta=1e-6, trust=Trust.CENTRAL)
+_FIRST_BILL = (40, 0.006)
+_SECOND_BILLS = ((10, 0.006), (121, 0.006), (21, 0.015), (6, 0.03), (3, 0.06), (1, 0.165))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +107,10 @@ def disjoint_cohorts_take_the_worst(ledgers: Ledgers) -> None:
 
 def overlapping_cohorts_add_up(ledgers: Ledgers) -> None:
     """A user in two cohorts pays for both, even if it is one user alone."""
+    first = Charge(event=_PARTS[0], cohort=Cohort(first=0, last=51))
+    second = Charge(event=_PARTS[1], cohort=_LATE)
     met = ledgers.open(_BUDGET)
-    met.charge(_PARTS[0], cohort=Cohort(first=0, last=51))
-    met.charge(_PARTS[1], cohort=_LATE)
+    met.charge_all([first, second])
     both = epsilon_at(_PARTS[:2], _BUDGET.delta)
     expect(_close(_spent(met), both), seen=_spent(met), expected=both)
 
@@ -184,7 +190,8 @@ def written_ledgers_read_back(ledgers: Ledgers) -> None:
 
 def another_accountant_agrees(ledgers: Ledgers) -> None:
     """From the text alone dp_accounting finds the same epsilon for Gaussians, to 1e-3."""
-    ledger = _charged(ledgers, _PARTS)
+    ledger = ledgers.open(_BUDGET)
+    ledger.charge_all([Charge(event=event, cohort=_ALL) for event in _PARTS])
     budget, receipts = read_ledger(ledger.dumps())
     library: Any = importlib.import_module("dp_accounting")
     relation = library.NeighboringRelation.REPLACE_SPECIAL
@@ -193,6 +200,47 @@ def another_accountant_agrees(ledgers: Ledgers) -> None:
         accountant.compose(to_dp_event(receipt.cost))
     theirs, ours = float(accountant.get_epsilon(budget.delta)), _spent(ledger)
     expect(math.isclose(theirs, ours, rel_tol=1e-3), seen=ours, expected=f"{theirs}, by another")
+
+
+def charges_chosen_by_answers_keep_the_promise(ledgers: Ledgers) -> None:
+    """An analyst who chooses a second bill by the answers to the first gains no delta.
+
+    All answers are randomized response, so the true delta at the budget's epsilon is a finite sum.
+    """
+    bills = [bill for bill in _SECOND_BILLS if _admits(ledgers, _FIRST_BILL, bill)]
+    delta = math.fsum(
+        chance * max(_delta_of(bill, _SMALL.epsilon - loss) for bill in [(0, 1.0), *bills])
+        for loss, chance in _losses(*_FIRST_BILL)
+    )
+    expect(delta <= _SMALL.delta, seen=f"delta {delta:.3g}", expected=f"at most {_SMALL.delta}")
+
+
+def _admits(ledgers: Ledgers, *bills: tuple[int, float]) -> bool:
+    """Whether a ledger admits so many responses of an epsilon, one bill after another."""
+    ledger = ledgers.open(_SMALL)
+    try:
+        for count, epsilon in bills:
+            ledger.charge(RandomizedResponse(epsilon=epsilon), cohort=_ALL, capacity=count)
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def _losses(count: int, epsilon: float) -> list[tuple[float, float]]:
+    """The privacy losses of so many responses, with their chances."""
+    truth = 1 / (1 + math.exp(-epsilon))
+    return [
+        (
+            (2 * k - count) * epsilon,
+            math.comb(count, k) * truth**k * (1 - truth) ** (count - k),
+        )
+        for k in range(count + 1)
+    ]
+
+
+def _delta_of(bill: tuple[int, float], epsilon: float) -> float:
+    losses = _losses(*bill)
+    return math.fsum(p * -math.expm1(epsilon - loss) for loss, p in losses if loss > epsilon)
 
 
 def _spent(ledger: Any) -> float:
@@ -239,6 +287,7 @@ LEDGER_LAWS = laws_of(
     charges_come_first,
     written_ledgers_read_back,
     another_accountant_agrees,
+    charges_chosen_by_answers_keep_the_promise,
     cheap=True,
 )
 """Every law of a ledger."""

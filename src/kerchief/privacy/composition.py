@@ -1,4 +1,6 @@
-"""What several events on the same user cost together: the least of what four accountants say.
+"""What several events on the same user cost together (`composition.md`).
+
+`epsilon_at` prices events that were fixed in advance, by the least of what four accountants say:
 
 * Gaussians (discrete ones and sums of coins too, with their slack) compose exactly: the squares of
   the inverse noise multipliers add.
@@ -6,6 +8,8 @@
 * Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions; one alone has
   a formula.
 * Rényi profiles add: for randomized bits, and for coins beside what is known by its zCDP alone.
+
+`filter_epsilon` prices events that were chosen by earlier releases: pure ε add up, or zCDP does.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -58,6 +63,48 @@ def delta_at(events: Iterable[Event], epsilon: float) -> float:
     epsilon = at_least("epsilon", epsilon, 0.0)
     valid = _curves(frozenset(leaves(events).items()))
     return min((curve.delta(epsilon) for curve in valid), default=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSums:
+    """What a privacy filter adds up; infinite where an event has no such price.
+
+    Attributes:
+        epsilon: the sum of pure ε.
+        rho: the sum of the ρ of zero-concentrated privacy.
+    """
+
+    epsilon: float
+    rho: float
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> FilterSums:
+        """Add up what the events cost.
+
+        >>> FilterSums.of([kinds.RandomizedResponse(epsilon=0.5), kinds.Zcdp(rho=0.1)]).epsilon
+        inf
+        """
+        counts = leaves(events).items()
+        return cls(
+            epsilon=math.fsum(_pure_cost(event) * n for event, n in counts),
+            rho=math.fsum(_rho(event) * n for event, n in counts),
+        )
+
+
+def filter_epsilon(events: Iterable[Event], delta: float) -> float:
+    """Return the least ε whose privacy filter admits events that were chosen adaptively.
+
+    It is the sum of all pure ε, or what the sum of ρ implies at this δ, whichever is less; and
+    infinity where neither is defined. The proof is in `composition.md`.
+
+    >>> filter_epsilon([kinds.RandomizedResponse(epsilon=1.0)] * 2, 1e-6)
+    2.0
+    >>> round(filter_epsilon([kinds.Gaussian(noise_multiplier=10.0)] * 4, 1e-6), 3)
+    0.9
+    """
+    sums = FilterSums.of(events)
+    zcdp = curves.ZcdpCurve(rho=sums.rho).epsilon(delta) if math.isfinite(sums.rho) else math.inf
+    return min(sums.epsilon, zcdp)
 
 
 def leaves(events: Iterable[Event]) -> Counter[Event]:
@@ -202,14 +249,18 @@ def _pure(event: Event) -> float:
     return event.epsilon if isinstance(event, kinds.RandomizedResponse) else 0.0
 
 
+def _pure_cost(event: Event) -> float:
+    return _pure(event) if isinstance(event, _PURE) else math.inf
+
+
 def _rho(event: Event) -> float:
     match event:
-        case kinds.NonPrivate():
-            return math.inf
         case kinds.Zcdp():
             return event.rho
         case kinds.Gaussian() | kinds.DiscreteGaussian():
             return _precision(event) / 2
-        case _:
+        case kinds.Laplace() | kinds.RandomizedResponse():
             epsilon = _pure(event)
             return pure_rho(epsilon) if math.isfinite(epsilon) else math.inf
+        case _:
+            return math.inf

@@ -16,11 +16,13 @@ class Ledger(Protocol):
     """All receipts of one run, against one budget that holds for each user.
 
     Formal guarantees:
-        The choice of each event, and the number really used that `settle` is told, may depend
-        on what was released before and on nothing else about the data. Such adaptive choices
-        keep the promise when all events are Gaussian, or all are zCDP, or δ = 0 and all are pure
-        (a privacy filter: one sum against one bound). Where families are mixed, and for the
-        slack of discrete Gaussians, parameters and numbers must be fixed in advance.
+        Each user's interaction with all that is charged is (ε, δ)-private, the numbers of the
+        budget, also if every bill, and the number really used that `settle` is told, are chosen
+        by what was released before, and by nothing else about the data (`composition.md`). What
+        stands on one bill must be fixed before any of it is released: it is priced as a whole.
+        A user's later bills pass a privacy filter: either the pure ε of all events add up to at
+        most ε, or their ρ to at most the ρ that (ε, δ) fixes. Events that are neither pure nor
+        zCDP (sums of coins, randomized bits) can only stand on a user's first bill, alone.
 
     >>> ledger: Ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust="local"))
     >>> ledger.spent().epsilon, ledger.remaining().epsilon
@@ -45,7 +47,10 @@ class Ledger(Protocol):
         """Record what was really used; it can only lower the bill, and only once."""
 
     def spent(self) -> Guarantee:
-        """Return what the worst-off user has been charged."""
+        """Return the least budget that admits what the worst-off user was charged.
+
+        The promise is the budget; this is a price.
+        """
 
     def remaining(self) -> Guarantee:
         """Return how far the worst-off user is from the budget."""
@@ -64,6 +69,12 @@ class MemoryLedger:
     >>> settled = ledger.settle(receipt, used=4)
     >>> round(ledger.spent().epsilon, 3)
     0.341
+
+    A later bill is added by the privacy filter, which costs a little more:
+
+    >>> more = ledger.charge(Gaussian(noise_multiplier=20.0), cohort=users, capacity=12)
+    >>> round(ledger.spent().epsilon, 3)
+    0.794
     """
 
     def __init__(self, budget: Guarantee) -> None:
@@ -96,8 +107,9 @@ class MemoryLedger:
         """
         with self._lock:
             receipts = list(self._receipts)
+            number = receipts[-1].bill + 1 if receipts else 0
             for line in bill:
-                receipts.append(rules.admit(self._budget, receipts, line))
+                receipts.append(rules.admit(self._budget, receipts, line, bill=number))
             granted = tuple(receipts[len(self._receipts) :])
             self._receipts = receipts
             return granted
@@ -115,7 +127,7 @@ class MemoryLedger:
             return settled
 
     def spent(self) -> Guarantee:
-        """Return what the worst-off user has been charged, at the budget's δ."""
+        """Return the least ε that admits what the worst-off user was charged, at the budget's δ."""
         return rules.total(self._budget, self.receipts)
 
     def remaining(self) -> Guarantee:

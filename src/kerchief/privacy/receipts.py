@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.validate import MOST_ROUNDS, plain, whole
@@ -60,6 +61,8 @@ class Receipt:
     Attributes:
         number: its place in the ledger, from 0.
         used: how often any one user really took part, once settled; None while open.
+        bill: the number of the bill in its ledger, from 0. What stands on one bill was fixed
+            before any of it was released.
     """
 
     number: int
@@ -67,6 +70,7 @@ class Receipt:
     cohort: Cohort
     capacity: int
     used: int | None = None
+    bill: int = 0
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -79,6 +83,7 @@ class Receipt:
         whole("capacity", self.capacity, high=MOST_ROUNDS)
         if self.used is not None:
             whole("used", self.used, low=0, high=self.capacity)
+        whole("bill", self.bill, low=0)
 
     @property
     def cost(self) -> Event:
@@ -94,6 +99,7 @@ class Receipt:
             "last": self.cohort.last,
             "capacity": self.capacity,
             "used": self.used,
+            "bill": self.bill,
         }
 
     @classmethod
@@ -107,6 +113,7 @@ class Receipt:
                 "last": int() as last,
                 "capacity": int() as capacity,
                 "used": int() | None as used,
+                "bill": int() as bill,
                 **rest,
             } if not rest:
                 return cls(
@@ -115,8 +122,9 @@ class Receipt:
                     cohort=Cohort(first=first, last=last),
                     capacity=capacity,
                     used=used,
+                    bill=bill,
                 )
-        fields = "number, event, first, last, capacity and used"
+        fields = "number, event, first, last, capacity, used and bill"
         raise CodecError(f"a receipt has the fields {fields}; one of them is missing or odd")
 
 
@@ -161,6 +169,9 @@ def _read_ledger(content: object) -> tuple[Guarantee, tuple[Receipt, ...]]:
             receipts = tuple(_read(item) for item in items)
             if [receipt.number for receipt in receipts] != list(range(len(receipts))):
                 raise CodecError("the receipts are not numbered 0, 1, 2, ...: one is missing")
+            bills = [receipt.bill for receipt in receipts]
+            if any(later - bill not in (0, 1) for bill, later in pairwise([0, *bills])):
+                raise CodecError("the bills are not numbered 0, 0, ..., 1, ...: one is missing")
             return Guarantee.from_dict(budget), receipts
     raise CodecError("the text is JSON but not a ledger")
 

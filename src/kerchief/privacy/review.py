@@ -1,9 +1,13 @@
 """A ledger read again, by two accountants that share no code.
 
+Both price a user's events as if they were fixed in advance. What is reported as spent is at least
+the ledger's own price, which goes through a privacy filter where bills may have been chosen by
+earlier releases (`composition.md`).
+
 Ours is `composition`; the other is dp-accounting's, with privacy loss distributions where it has an
 exact word for every event, and with Rényi divergences where a zCDP bound must stand for one. Two
 exact accountants must agree. One that only bounds from above may be looser, never much tighter.
-What is reported is the larger ε of all that claim to be exact.
+Of those that claim to be exact the larger ε counts.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kerchief.core.errors import UnsupportedEvent
 from kerchief.privacy.composition import epsilon_at, leaves, to_dp_event
@@ -24,8 +29,8 @@ from kerchief.privacy.events import (
 )
 from kerchief.privacy.external import divergence_accountant, dp_events, loss_accountant
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.histories import History, histories
 from kerchief.privacy.receipts import Receipt
-from kerchief.privacy.rules import bills
 from kerchief.privacy.visits import visited
 
 _EXACT: set[type[Event]] = {Gaussian, Laplace, RandomizedResponse, NonPrivate}
@@ -35,6 +40,7 @@ _GRID = 1e-4
 _APART = 5e-3
 # Each response is written out for the other accountant.
 _MOST_RESPONSES = 10_000
+_NO_HISTORY = History(bills=(), reserved=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +63,12 @@ class Review:
     Attributes:
         budget: what was promised to each user.
         visits: how often a user was assumed to come.
-        ours: ε of the worst-off user by our accountant, at the budget's δ.
+        ours: ε of the worst-off user by our accountant, at the budget's δ, as if all events had
+            been fixed in advance.
         second: what the other accountant says about that user; None where it has no word for an
             event.
-        spent: the guarantee to report: the larger ε of those that claim to be exact; none at all
-            where nothing bounds it.
+        spent: the guarantee to report: the ledger's price of the worst-off user, or a larger ε
+            of an exact accountant; none at all where nothing bounds it.
     """
 
     budget: Guarantee
@@ -92,16 +99,15 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
     Raises:
         UnsupportedEvent: an event that nobody can price, or not for several visits.
     """
-    apart = budget.trust is Trust.LOCAL
-    read: list[tuple[float, list[Event]]] = []
-    for bill in bills(receipts):
-        events = [visited(event, visits=visits, apart=apart) for event in bill]
-        read.append((epsilon_at(events, budget.delta), events))
-    ours, worst = max(read, key=lambda one: one[0], default=(0.0, []))
-    second = second_opinion(worst, budget.delta)
-    exact = [ours] + ([second.epsilon] if second is not None and second.exact else [])
+    visit = partial(visited, visits=visits, apart=budget.trust is Trust.LOCAL)
+    priced = [history.map(visit) for history in histories(receipts)]
+    worst = max(priced, key=lambda history: history.price(budget.delta), default=_NO_HISTORY)
+    ours = epsilon_at(worst.events, budget.delta)
+    second = second_opinion(worst.events, budget.delta)
+    spent = worst.price(budget.delta)
     # A grid of losses rounds up, which is no disagreement: ours is the exact number then.
-    spent = max(exact) if max(exact) - ours > _APART * max(1.0, ours) else ours
+    if second is not None and second.exact and second.epsilon - ours > _APART * max(1.0, ours):
+        spent = max(spent, second.epsilon)
     nothing = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE, unit=budget.unit)
     return Review(
         budget=budget,

@@ -7,15 +7,15 @@ of these functions, write the one receipt that it returns (before anyone acts on
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.validate import whole
-from kerchief.privacy.composition import epsilon_at, leaves
-from kerchief.privacy.events import DiscreteGaussian, Event, Gaussian, Repeated, Zcdp
+from kerchief.privacy.composition import FilterSums, leaves
+from kerchief.privacy.events import DiscreteGaussian, Gaussian, Zcdp
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.histories import histories
 from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.search import least
 
@@ -27,16 +27,29 @@ _CLOSED_FORM = (Gaussian, DiscreteGaussian, Zcdp)
 
 
 def worst_case(receipts: Iterable[Receipt], delta: float) -> float:
-    """Return the ε of the user who pays most, at this δ.
+    """Return the ε of the user who pays most, at this δ: the least budget that admits all.
 
-    Receipts whose cohorts share a user add up (adaptive composition); receipts on disjoint
-    cohorts do not, since replacing one user touches one of them only (parallel composition).
+    Receipts whose cohorts share a user add up; receipts on disjoint cohorts do not, since
+    replacing one user touches one of them only (parallel composition). A user's first bill is
+    priced as a whole, and what is added to it goes through a privacy filter (`composition.md`).
     """
-    return max((epsilon_at(bill, delta) for bill in bills(receipts)), default=0.0)
+    return max((history.price(delta) for history in histories(receipts)), default=0.0)
+
+
+def filter_sums(receipts: Iterable[Receipt]) -> FilterSums:
+    """Return the largest sums of pure ε and of ρ that any user has."""
+    sums = [FilterSums.of(history.events) for history in histories(receipts)]
+    return FilterSums(
+        epsilon=max((each.epsilon for each in sums), default=0.0),
+        rho=max((each.rho for each in sums), default=0.0),
+    )
 
 
 def total(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
-    """Return what the worst-off user has been charged, in the words of the budget."""
+    """Return what the worst-off user has been charged, in the words of the budget.
+
+    The promise is the budget: this price is one only if nothing was chosen by what it said.
+    """
     return replace(budget, epsilon=worst_case(receipts, budget.delta))
 
 
@@ -52,16 +65,29 @@ def headroom(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
     return replace(budget, epsilon=max(0.0, budget.epsilon - spent))
 
 
-def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge) -> Receipt:
+def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge, *, bill: int) -> Receipt:
     """Return the receipt for a charge that fits the budget, for the caller to store.
 
     Of all earlier receipts, open ones count at capacity and settled ones at what was used.
+
+    Args:
+        budget: what may be spent on each user.
+        receipts: all that was paid, earlier lines of the same bill included.
+        charge: a line of the bill.
+        bill: its number. A bill is fixed before any of it is released, and is priced as a
+            whole; whatever may be chosen by earlier releases is a bill of its own.
 
     Raises:
         BudgetExceeded: some user of the cohort would pay more than the budget.
     """
     cohort = charge.cohort
-    new = Receipt(number=len(receipts), event=charge.event, cohort=cohort, capacity=charge.capacity)
+    new = Receipt(
+        number=len(receipts),
+        event=charge.event,
+        cohort=cohort,
+        capacity=charge.capacity,
+        bill=bill,
+    )
     known = [receipt for receipt in receipts if receipt.cohort.meets(cohort)]
     asked = worst_case(_within(cohort, [*known, new]), budget.delta)
     if budget.trust is Trust.NONE or asked <= budget.epsilon * (1.0 + ROUNDING):
@@ -101,21 +127,6 @@ def _within(cohort: Cohort, receipts: Iterable[Receipt]) -> list[Receipt]:
     return [replace(receipt, cohort=cut(receipt.cohort)) for receipt in receipts]
 
 
-def bills(receipts: Iterable[Receipt]) -> list[list[Event]]:
-    """List the different bills that users have, by sweeping the rounds where they change."""
-    changes: dict[int, Counter[Event]] = {}
-    for receipt in receipts:
-        cost = leaves([receipt.cost])
-        changes.setdefault(receipt.cohort.first, Counter()).update(cost)
-        changes.setdefault(receipt.cohort.last, Counter()).subtract(cost)
-    bill: Counter[Event] = Counter()
-    seen: set[frozenset[tuple[Event, int]]] = set()
-    for at in sorted(changes):
-        bill.update(changes[at])
-        seen.add(frozenset((event, n) for event, n in bill.items() if n))
-    return [[Repeated(event=event, count=n) for event, n in items] for items in seen]
-
-
 def _refusal(budget: Guarantee, known: Sequence[Receipt], new: Receipt, asked: float) -> str:
     cohort = new.cohort
     spent = worst_case(_within(cohort, known), budget.delta)
@@ -139,6 +150,13 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
 
         if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."
-    return (
+    more = (
         "Use more noise, fewer participations per user, or other users, or ask for a larger budget."
+    )
+    if all(receipt.bill == new.bill for receipt in known):
+        return more
+    return (
+        "What is charged after a user's first bill must add up to the budget in pure epsilon, or "
+        "in rho of zCDP, and coins and randomized bits have neither (privacy/composition.md). "
+        f"{more}"
     )

@@ -1,0 +1,94 @@
+"""What each user was charged, bill by bill, and the price of it (`composition.md`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kerchief.privacy.composition import epsilon_at, filter_epsilon, leaves
+from kerchief.privacy.events import Event, Repeated
+from kerchief.privacy.receipts import Receipt
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What a user was charged.
+
+    Attributes:
+        bills: the events of every bill of which something was used or is open, in order.
+        reserved: the events of the first of these bills at their capacities.
+    """
+
+    bills: tuple[tuple[Event, ...], ...]
+    reserved: tuple[Event, ...]
+
+    @property
+    def events(self) -> list[Event]:
+        """All events of the user."""
+        return [event for bill in self.bills for event in bill]
+
+    def price(self, delta: float) -> float:
+        """Return the least ε of a budget that admits this history, at this δ.
+
+        A single bill was fixed in advance and is priced as a whole. Further bills may have been
+        chosen by earlier releases: then the privacy filter must hold for all events. It must
+        also hold for what the first bill reserved, since how much of it was used may follow from
+        its releases.
+        """
+        if len(self.bills) < 2:
+            return epsilon_at(self.events, delta)
+        return max(filter_epsilon(part, delta) for part in (self.reserved, self.events))
+
+    def map(self, change: Callable[[Event], Event]) -> History:
+        """Return the history with each event changed."""
+        bills = tuple(tuple(map(change, bill)) for bill in self.bills)
+        return replace(self, bills=bills, reserved=tuple(map(change, self.reserved)))
+
+
+class _Line(NamedTuple):
+    """What a sweep over users counts: an event of a bill, as it was reserved or as it is charged."""
+
+    bill: int
+    reserved: bool
+    event: Event
+
+
+def histories(receipts: Iterable[Receipt]) -> list[History]:
+    """List the different histories that users have, by sweeping the rounds where they change."""
+    changes: dict[int, Counter[_Line]] = {}
+    for receipt in receipts:
+        lines = _lines(receipt)
+        changes.setdefault(receipt.cohort.first, Counter()).update(lines)
+        changes.setdefault(receipt.cohort.last, Counter()).subtract(lines)
+    counts: Counter[_Line] = Counter()
+    different: set[frozenset[tuple[_Line, int]]] = set()
+    for place in sorted(changes):
+        counts.update(changes[place])
+        different.add(frozenset((line, count) for line, count in counts.items() if count))
+    return [_history(counted) for counted in different]
+
+
+def _lines(receipt: Receipt) -> Counter[_Line]:
+    charged = receipt.capacity if receipt.used is None else receipt.used
+    parts = leaves([receipt.event]).items()
+    return Counter(
+        {
+            _Line(receipt.bill, reserved, event): count * times
+            for reserved, times in ((True, receipt.capacity), (False, charged))
+            for event, count in parts
+        }
+    )
+
+
+def _history(counted: Iterable[tuple[_Line, int]]) -> History:
+    charged: dict[int, list[Event]] = {}
+    reserved: dict[int, list[Event]] = {}
+    for line, count in counted:
+        part = reserved if line.reserved else charged
+        part.setdefault(line.bill, []).append(Repeated(event=line.event, count=count))
+    return History(
+        bills=tuple(tuple(charged[bill]) for bill in sorted(charged)),
+        reserved=tuple(reserved[min(charged)]) if charged else (),
+    )

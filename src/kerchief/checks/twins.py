@@ -145,9 +145,8 @@ def exact_twin_has_the_same_law(protocol: PrivatizerCase) -> None:
 @law(when=lambda protocol: not refuses(protocol), cheap=True)
 def exact_twin_fits_the_budget(protocol: PrivatizerCase) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
-    ledger = MemoryLedger(protocol.guarantee)
-    for charge in protocol.build().exact().charges(protocol.horizon):
-        ledger.charge(charge.event, cohort=charge.cohort, capacity=charge.capacity)
+    exact = protocol.build().exact()
+    MemoryLedger(protocol.guarantee).charge_all(exact.charges(protocol.horizon))
 
 
 @law()

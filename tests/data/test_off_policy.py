@@ -103,6 +103,40 @@ def test_statistics_of_a_fit_are_no_further_apart_than_is_paid_for() -> None:
     assert np.abs(apart).sum(-1).max() <= fit.taxicab
 
 
+@pytest.mark.parametrize("estimator", ["ips", "replay", "dr"])
+def test_rewards_of_a_range_of_few_floats_stay_within_it(estimator: str) -> None:
+    """The middle of such a range rounds to one of its ends, from which the other is too far."""
+    low = 5e8
+    high = float(np.nextafter(low, math.inf))
+    guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL, unit="row")
+
+    def sums(row: tuple[float, int, float]) -> Floats:
+        rows = np.array([row, *[(0.0, 0, low)] * 8])
+        logs = Logs(
+            contexts=rows[:, :1],
+            actions=rows[:, 1].astype(np.int64),
+            rewards=rows[:, 2],
+            propensities=np.full(9, 0.5),
+            arms=2,
+            low=low,
+            high=high,
+            norm=1.0,
+        )
+        asked = off_policy._Asked.of(logs, estimator, None, 0.5, None, 0.95)
+        noises = value_noise.noises_for(guarantee, "laplace", asked.sums)
+        known = off_policy._known(logs, asked, OneArm(arm=0), noises)
+        assert np.abs(known.rewards).max() <= 1.0
+        if known.steps is None:
+            return np.zeros(1)
+        assert asked.fit is not None
+        assert noises[0].grid < 1e-6
+        return known.steps * noises[0].grid
+
+    ends = [sums(row) for row in itertools.product((-1.0, 0.0, 1.0), (0, 1), (low, high))]
+    bound = RewardFit(arms=2, dim=1, norm=1.0).sensitivity * (1 + 1e-5)
+    assert max(np.linalg.norm(a - b) for a, b in itertools.product(ends, ends)) <= bound
+
+
 class Watching(MemoryLedger):
     """A ledger that writes down what happens to it."""
 

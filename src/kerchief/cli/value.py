@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ from click.core import ParameterSource
 from kerchief.cli import options
 from kerchief.cli.data import chance_of, logged, range_of
 from kerchief.cli.printing import complain, print_json, print_wrapped
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.validate import between
+from kerchief.data.declaration import declared_range
 from kerchief.data.features import words_of
 from kerchief.data.fixed_policies import FixedPolicy, OneArm, UniformPlay, read_model
-from kerchief.data.logs import Logs
+from kerchief.data.logs import MOST_REWARD, Logs
 from kerchief.data.off_policy import (
     ESTIMATORS,
     LARGEST_WEIGHT,
@@ -26,9 +29,13 @@ from kerchief.data.off_policy import (
 from kerchief.data.sources import read_logs
 from kerchief.data.value_noise import MECHANISMS
 from kerchief.experiments.kept_ledger import budget_in, kept
+from kerchief.privacy.calibration import zcdp_rho
 from kerchief.privacy.guarantee import MOST_EPSILON, Guarantee, Trust, delta_warnings
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privacy.rules import filter_sums
 
 _FILE = click.Path(path_type=Path)
+_TOGETHER = "in all releases of its ledger together"
 
 
 def _columns(command: Any) -> Any:
@@ -40,7 +47,12 @@ def _columns(command: Any) -> Any:
 @click.command()
 @click.option("--data", type=_FILE, required=True, help="Logs: CSV, Parquet, DSJSON or .npz.")
 @_columns
-@click.option("--reward-range", required=True, metavar="LOW:HIGH", help="The bounds of rewards.")
+@click.option(
+    "--reward-range",
+    required=True,
+    metavar="LOW:HIGH",
+    help="The bounds of rewards; what lies beyond is clipped to them.",
+)
 @click.option(
     "--features",
     multiple=True,
@@ -77,8 +89,13 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     """Value a policy from logs, with a guarantee for each row or user.
 
     What is printed is private: a value, and an interval that includes noise, sampling, and what
-    weights that were cut could have brought. Every call is a release of its own: calls with one
+    weights that were cut could have brought. Every call is a release of its own. Calls with one
     --ledger are kept within its --budget together, which is said once: a ledger's file knows it.
+    Each may be chosen by earlier results: a call is admitted while the epsilons of all calls add up
+    to the budget, or while one zCDP filter holds, whose rho --budget and --delta fix.
+
+    Errors are not private: which rows cannot be read, and that none is, may be seen by whoever may
+    see the logs. Publish what a call prints only.
     """
     if budget is not None:
         between("budget", budget, 0.0, MOST_EPSILON, closed=True)
@@ -100,12 +117,24 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
         elif budget is not None:
             raise InvalidValue("--budget is given without a ledger; give --ledger FILE too")
         found = off_policy_value(logs, policy, **ask)
-    _tell(found, as_json=as_json, kept=ledger is not None)
+    _print(found, ask.get("ledger"), as_json=as_json)
 
 
-def _tell(found: OffPolicyValue, *, as_json: bool, kept: bool) -> None:
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Say of a refusal that may follow from rows that it is not private."""
+    try:
+        yield
+    except KerchiefError:
+        complain("note", "errors are not private: this one is for those alone who may see the logs")
+        raise
+
+
+def _print(found: OffPolicyValue, ledger: MemoryLedger | None, *, as_json: bool) -> None:
+    promise = found.guarantee.sentence(over="in one release")
     if as_json:
-        print_json(found.to_dict() | {"promise": found.guarantee.sentence()})
+        state = {} if ledger is None else {"ledger": _state(ledger)}
+        print_json(found.to_dict() | {"promise": promise} | state)
         return
     print_wrapped(f"value: {found.sentence()}")
     print_wrapped(f"noise alone: a standard deviation of {found.noise:.3g}")
@@ -114,9 +143,36 @@ def _tell(found: OffPolicyValue, *, as_json: bool, kept: bool) -> None:
             f"mean weight after the cut, with noise: {found.weight:.3g} (1 is nothing cut)"
         )
     print_wrapped(f"over {found.units} {found.guarantee.unit}s, by {found.estimator}")
-    print_wrapped(f"promised: {found.guarantee.sentence()}")
-    if not kept:
+    print_wrapped("rewards are clipped to the declared range")
+    print_wrapped(f"promised: {promise}")
+    if ledger is None:
         print_wrapped("This call knows of no other; with --ledger FILE calls share one budget.")
+        return
+    print_wrapped(f"budget: {ledger.budget.sentence(over=_TOGETHER)}")
+    state = _state(ledger)
+    sums = {"epsilon": ("epsilon", "epsilon_limit"), "rho of zCDP": ("rho", "rho_limit")}
+    charged = ", ".join(
+        f"{name} {state[total]:.6g} of {state[limit]:.6g}"
+        for name, (total, limit) in sums.items()
+        if state[total] is not None and state[limit] is not None
+    )
+    print_wrapped(
+        f"charged in all {state['calls']} calls of the ledger: {charged}; a further call is "
+        "admitted while one of these sums stays within its limit"
+    )
+
+
+def _state(ledger: MemoryLedger) -> dict[str, Any]:
+    """What the calls of a ledger add up to; None where a sum or its limit is not defined."""
+    budget, sums = ledger.budget, filter_sums(ledger.receipts)
+    return {
+        "budget": budget.to_dict(),
+        "calls": len(ledger.receipts),
+        "epsilon": sums.epsilon if math.isfinite(sums.epsilon) else None,
+        "epsilon_limit": budget.epsilon,
+        "rho": sums.rho,
+        "rho_limit": zcdp_rho(budget.epsilon, budget.delta) if budget.delta else None,
+    }
 
 
 def _logs(asked: dict[str, Any]) -> Logs:
@@ -131,8 +187,12 @@ def _logs(asked: dict[str, Any]) -> Logs:
             "--arms is not given, and how many arms there are is not read off private data; give "
             "--arms NUMBER, or --action COLUMN=first|second"
         )
-    bounds = range_of(asked["reward_range"])
-    return read_logs(asked["data"], reward_range=bounds, features=asked["features"], **columns)
+    low, high = declared_range(range_of(asked["reward_range"]))
+    widest = (-MOST_REWARD, MOST_REWARD)
+    features = asked["features"]
+    with _refusals():
+        logs = read_logs(asked["data"], reward_range=widest, features=features, **columns)
+        return logs.clipped(low, high)
 
 
 def _policy(asked: dict[str, Any], logs: Logs) -> FixedPolicy:
@@ -180,7 +240,8 @@ def _stored(path: Path, delta: float, budget: float | None) -> tuple[float, floa
     for (name, given), known in zip(said.items(), (found.epsilon, found.delta), strict=True):
         if given is not None and given != known:
             raise InvalidValue(
-                f"{name} is {given:g}, and {path} has the budget {found.sentence()}; leave "
+                f"{name} is {given:g}, and {path} has the budget "
+                f"{found.sentence(over=_TOGETHER)}; leave "
                 f"--{name} out, or give another file"
             )
     return found.delta, found.epsilon

@@ -15,6 +15,8 @@ from kerchief.data.tables import digest_of
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+MOST_REWARD = 1e9
+"""The largest size of a reward."""
 MOST_ROWS = 2**24
 MOST_ARMS = 2**16
 MOST_CELLS = 2**28
@@ -66,8 +68,8 @@ class Logs:
         """Check every column, and keep copies that nobody can write to."""
         validate.plain(self)
         validate.whole("arms", self.arms, high=MOST_ARMS)
-        validate.between("low", self.low, -1e9, 1e9, closed=True)
-        validate.between("high", self.high, self.low, 1e9, closed=True)
+        validate.between("low", self.low, -MOST_REWARD, MOST_REWARD, closed=True)
+        validate.between("high", self.high, self.low, MOST_REWARD, closed=True)
         validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.between("constant", self.constant, -1e9, 1e9, closed=True)
         if self.norm is not None:
@@ -109,6 +111,19 @@ class Logs:
         named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         held = (name for name in named if name not in ("low", "high") and named[name] is not None)
         return digest_of({name: np.asarray(named[name]) for name in held})
+
+    def clipped(self, low: float, high: float) -> Logs:
+        """Return the logs with rewards clipped to a declared range.
+
+        No row decides whether this is refused, so a range can be tried without learning anything.
+
+        >>> logs = Logs(contexts=[[0.5], [0.1]], actions=[0, 1], rewards=[0, 5],
+        ...     propensities=[0.5, 0.5], arms=2, low=0.0, high=9.0)
+        >>> logs.clipped(0.0, 1.0).rewards.tolist()
+        [0.0, 1.0]
+        """
+        rewards = np.clip(self.rewards, low, high)
+        return dataclasses.replace(self, rewards=rewards, low=float(low), high=float(high))
 
     def choices(self) -> Mask:
         """Which arms could be played, rows x arms."""

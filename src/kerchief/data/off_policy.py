@@ -268,7 +268,9 @@ def _known(logs: Logs, asked: _Asked, policy: FixedPolicy, noises: Sequence[Exac
     """Everything up to the first draw."""
     chances = chances_of(policy, logs)
     middle, half = _scale(logs)
-    rewards, guesses, steps = (logs.rewards - middle) / half, np.zeros_like(chances), None
+    # Division rounds: over a range of a few floats the quotient can be above 1.
+    rewards = np.clip((logs.rewards - middle) / half, -1.0, 1.0)
+    guesses, steps = np.zeros_like(chances), None
     if asked.model is not None:
         guesses = _cut((asked.model.scores(logs) - middle) / half)
     if asked.fit is not None:

@@ -133,23 +133,26 @@ class Guarantee:
         (a, b), (c, d) = self.honest, self.excluded
         return (a * d - c * b) * users // (b * d)
 
-    def sentence(self, *others: float, protected: str = WHOLE_RECORD) -> str:
+    def sentence(
+        self, *others: float, protected: str = WHOLE_RECORD, over: str | None = None
+    ) -> str:
         """Return the promise in one line, which may stand for others that differ in ε alone.
 
         What of one unit's is `protected` follows from the problem, which says it by that name.
+        A promise that is not about rounds says `over` what it holds.
 
         >>> Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL, rounds=20000).sentence()
         "(epsilon=1, delta=1e-05) local differential privacy for one user's context, action and \
 reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
-            return f"no differential privacy, {self._over()}"
+            return f"no differential privacy, {over or self._over()}"
         *first, last = (f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
         epsilons = f"{', '.join(first)} or {last}" if first else last
         return (
             f"(epsilon={epsilons}, delta={self.delta:.6g}) {self.trust} "
             f"differential privacy for one {self.unit}'s {protected}, "
-            f"replaced by any other, {self._over()}"
+            f"replaced by any other, {over or self._over()}"
         )
 
     def statement(self, *, protected: str = WHOLE_RECORD) -> str:

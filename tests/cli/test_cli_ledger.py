@@ -169,3 +169,19 @@ def test_a_ledger_with_a_key_twice_is_refused(call: Call, file: Path) -> None:
 
 def test_a_chain_that_is_not_there(call: Call, tmp_path: Path) -> None:
     assert call("ledger", "verify", str(tmp_path / "nothing")).exit_code == 2
+
+
+def test_added_bills_are_spent_by_a_filter(call: Call, tmp_path: Path) -> None:
+    """Both accountants price four bills as fixed in advance; the ledger adds up their epsilons."""
+    ledger = MemoryLedger(Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL))
+    for _ in range(4):
+        ledger.charge(Laplace(noise_multiplier=4.0), cohort=Cohort(first=0, last=9))
+    path = tmp_path / "ledger.json"
+    path.write_text(ledger.dumps())
+    result = call("ledger", "show", path)
+    assert result.exit_code == 0
+    assert "Bills after a user's first" in result.stdout
+    document = json.loads(call("ledger", "show", path, "--json").stdout)
+    assert document["spent"]["epsilon"] == 1.0
+    assert document["ours"] < 1.0
+    assert document["agree"]

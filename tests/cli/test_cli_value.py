@@ -18,6 +18,8 @@ from kerchief.core.errors import InvalidValue
 from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
 from kerchief.experiments.data import told_of
+from kerchief.experiments.kept_ledger import kept
+from kerchief.privacy.events import RandomizedResponse
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Cohort, read_ledger
@@ -64,16 +66,37 @@ def test_release_says_what_it_is_and_what_its_ledger_holds(value: Call, tmp_path
     assert "in all 2 calls of the ledger: epsilon 0.8 of 1, rho of zCDP" in text
     assert value(*ask).exit_code == 2
     gaussian = ("--ledger", tmp_path / "y.ledger", "--budget", "1", "--mechanism", "gaussian")
-    state = json.loads(value("--arm", "1", "--epsilon", "0.4", *gaussian, "--json").stdout)["ledger"]
+    state = json.loads(value("--arm", "1", "--epsilon", "0.4", *gaussian, "--json").stdout)[
+        "ledger"
+    ]
     assert (state["calls"], state["budget"]["epsilon"], state["epsilon"]) == (1, 1.0, None)
     assert 0 < state["rho"] < state["rho_limit"]
 
 
 def test_calls_chosen_by_earlier_results_pass_a_filter(value: Call, tmp_path: Path) -> None:
-    """At this budget the loss distributions of 17 fixed calls would fit, and were admitted."""
-    ask = ("--ledger", tmp_path / "x.ledger", "--budget", "0.3", "--mechanism", "laplace")
-    codes = [value("--arm", "0", "--epsilon", "0.03", *ask).exit_code for _ in range(12)]
-    assert codes == [0] * 10 + [2] * 2
+    """Forty small answers and one of more than the rest fit only if they were fixed in advance."""
+    budget = Guarantee(epsilon=0.3, delta=1e-6, trust=Trust.CENTRAL, unit="row")
+    with kept(tmp_path / "x.ledger", budget) as ledger:
+        answer = RandomizedResponse(epsilon=0.006)
+        ledger.charge(answer, cohort=Cohort(first=0, last=2000), capacity=40)
+    ask = ("--arm", "0", "--ledger", tmp_path / "x.ledger", "--mechanism", "laplace")
+    refused = value(*ask, "--epsilon", "0.165")
+    assert refused.exit_code == 2
+    assert "after a user's first bill must add up" in refused.stderr
+    assert value(*ask, "--epsilon", "0.05").exit_code == 0
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_ledger_of_two_names_is_refused(
+    link: Callable[[Path, Path], None], value: Call, tmp_path: Path
+) -> None:
+    """A file that is replaced under one name would keep its old receipts under the other."""
+    ask = ("--arm", "0", "--epsilon", "0.5", "--budget", "1")
+    assert value(*ask, "--ledger", tmp_path / "x.ledger").exit_code == 0
+    link(tmp_path / "y.ledger", tmp_path / "x.ledger")
+    refused = value(*ask, "--ledger", tmp_path / "y.ledger")
+    assert refused.exit_code == 2
+    assert "has another name" in refused.stderr
 
 
 def test_largest_reward_cannot_be_probed_by_ranges(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def largest(ledger: MemoryLedger, charged: Sequence[Answers], epsilon: float) ->
 def worst_delta(
     ledger: MemoryLedger, charged: tuple[Answers, ...], left: int, scales: Sequence[float]
 ) -> float:
-    """The true delta of the best strategy that asks so often again, each time by the loss so far."""
+    """The true delta of the best strategy that asks `left` times more, by the loss so far."""
 
     def value(charged: tuple[Answers, ...], left: int, margins: Floats) -> Floats:
         best = np.maximum(0.0, -np.expm1(np.minimum(0.0, margins)))
@@ -78,7 +78,9 @@ def worst_delta(
             for count in {most} if left == 1 else {most, most // 2}:
                 if count:
                     losses, chances = responses(count, epsilon)
-                    after = value((*charged, (count, epsilon)), left - 1, margins[..., None] - losses)
+                    after = value(
+                        (*charged, (count, epsilon)), left - 1, margins[..., None] - losses
+                    )
                     best = np.maximum(best, after @ chances)
         return best
 

@@ -126,6 +126,7 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
     rows = [
         (
             str(one.number),
+            str(one.bill),
             _facts(one.event),
             f"{one.cohort.first} to {one.cohort.last - 1}",
             str(one.capacity),
@@ -133,7 +134,7 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
         )
         for one in receipts
     ]
-    print_table(("no.", "event", "rounds", "paid", "used"), rows, columns="rllrr")
+    print_table(("no.", "bill", "event", "rounds", "paid", "used"), rows, columns="rrllrr")
     for kind in dict.fromkeys(type(one.event) for one in receipts):
         print_wrapped(f"{kind.kind}: {_meaning(kind)}")
     opinions = [
@@ -149,6 +150,11 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
     )
     print_wrapped(f"promised: {read.budget.sentence(protected=protected)}")
     print_wrapped(f"spent: {read.spent.sentence(protected=protected)}")
+    if any(receipt.bill for receipt in receipts):
+        print_wrapped(
+            "Bills after a user's first may have been chosen by earlier releases. The accountants "
+            "price all as fixed in advance; what is spent adds up their epsilons, or rho of zCDP."
+        )
     if _might_be_more(read, receipts):
         print_wrapped(
             f"All {read.visits} visits are priced in the one cohort where they cost most; visits "

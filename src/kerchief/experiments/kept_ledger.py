@@ -78,6 +78,11 @@ def _read(path: Path) -> MemoryLedger:
     if path.is_dir():
         raise InvalidValue(f"the ledger {str(path)!r} is a folder; give the name of a file")
     try:
+        if path.is_symlink() or path.stat().st_nlink > 1:
+            raise InvalidValue(
+                f"the ledger {path} has another name, under which it would be paid from again; "
+                "remove links to it and give the file itself"
+            )
         text = path.read_text(encoding="utf-8")
         if not text.strip():
             raise InvalidValue(

@@ -48,7 +48,7 @@ class History:
 
 
 class _Line(NamedTuple):
-    """What a sweep over users counts: an event of a bill, as it was reserved or as it is charged."""
+    """What a sweep over users counts: an event of a bill, as reserved or as charged."""
 
     bill: int
     reserved: bool

@@ -58,8 +58,8 @@ def test_release_says_what_it_is_and_what_its_ledger_holds(value: Call, tmp_path
     alone = value("--arm", "1")
     assert "in one release" in " ".join(alone.stdout.split())
     assert "rounds" not in alone.stdout
-    ask = ("--arm", "1", "--epsilon", "0.4", "--mechanism", "laplace")
-    ask = (*ask, "--ledger", tmp_path / "x.ledger", "--budget", "1")
+    ledger = ("--ledger", tmp_path / "x.ledger", "--budget", "1")
+    ask = ("--arm", "1", "--epsilon", "0.4", "--mechanism", "laplace", *ledger)
     assert value(*ask).exit_code == 0
     text = " ".join(value(*ask).stdout.split())
     assert "budget: (epsilon=1, delta=1e-06)" in text

@@ -130,7 +130,7 @@ def test_rewards_of_a_range_of_few_floats_stay_within_it(estimator: str) -> None
             return np.zeros(1)
         assert asked.fit is not None
         assert noises[0].grid < 1e-6
-        return known.steps * noises[0].grid
+        return np.asarray(known.steps * noises[0].grid, np.float64)
 
     ends = [sums(row) for row in itertools.product((-1.0, 0.0, 1.0), (0, 1), (low, high))]
     bound = RewardFit(arms=2, dim=1, norm=1.0).sensitivity * (1 + 1e-5)

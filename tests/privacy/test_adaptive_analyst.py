@@ -90,9 +90,10 @@ def worst_delta(
 
 def responses(count: int, epsilon: float) -> tuple[Floats, Floats]:
     """Privacy losses of so many responses, and their chances."""
-    truths = np.arange(count + 1)
-    chances = stats.binom.pmf(truths, count, 1 / (1 + math.exp(-epsilon)))
-    return (2 * truths - count) * epsilon, chances
+    truths = np.arange(count + 1, dtype=np.float64)
+    chances: Floats = stats.binom.pmf(truths, count, 1 / (1 + math.exp(-epsilon)))
+    losses: Floats = (2 * truths - count) * epsilon
+    return losses, chances
 
 
 @pytest.mark.parametrize(

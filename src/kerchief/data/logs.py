@@ -27,6 +27,8 @@ MOST_CELLS = 2**28
 class Logs:
     """Logged decisions, one row each, checked when they are made; errors count rows from 1.
 
+    Errors follow from rows and are not private: show them to those alone who may see the logs.
+
     Attributes:
         contexts: features of the user, one row per decision; there may be none.
         actions: the arm that was played, from 0.

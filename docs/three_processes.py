@@ -1,8 +1,9 @@
 """Device, middle and learner in three processes, with nothing but bytes between them.
 
 The device needs `kerchief_device` alone; the middle never sees a model, the learner never sees a
-report. Over a network, put any transport in place of the pipes: a message that is lost or repeated
-changes nothing.
+report. Over a network, put a transport in place of the pipes that hides reports from everyone but
+the middle: a message that is lost or repeated changes nothing. Status and model are signed, so a
+false one uses up no decision. It needs the extra `sign`.
 """
 
 import multiprocessing
@@ -15,23 +16,25 @@ import numpy as np
 from kerchief import Guarantee, Learner, Middle, Problem, deploy, deployed
 from kerchief.stores import FileWitness, open_store
 from kerchief_device import Device
-from kerchief_wire.model import Model, Status
-from kerchief_wire.task import Task
+from kerchief_wire.model import Model
+from kerchief_wire.signing import Signed, Signer, new_key, public_key
+from kerchief_wire.task import Party, Task
 
 
-def middle(task: bytes, folder: str, calls: list[Connection]) -> None:
+def middle(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:
     """The mixer: takes reports, serves releases."""
     role = Middle(
         deployed(Task.read(task)),
         store=open_store(f"{folder}/middle.db"),
         witness=FileWitness(Path(folder) / "witness"),
     )
+    signer = Signer(role.task, key)
     while True:
         for call in multiprocessing.connection.wait(calls):
             assert isinstance(call, Connection)
             match call.recv():
                 case "status":
-                    call.send(role.status().write())
+                    call.send(signer.sign(role.status()).write())
                 case "take", report:
                     (refused,) = role.take([report])
                     call.send(None if refused is None else refused.word)
@@ -41,45 +44,58 @@ def middle(task: bytes, folder: str, calls: list[Connection]) -> None:
                     return
 
 
-def learner(task: bytes, releases: Connection, models: Connection) -> None:
+def learner(task: bytes, key: bytes, releases: Connection, models: Connection) -> None:
     """The learner: follows releases, posts models."""
     role = Learner(deployed(Task.read(task)))
+    signer = Signer(role.made.task, key)
     while models.recv() == "model":
         releases.send(("releases", role.releases))
         new, length, head = releases.recv()
         role.follow(new, length=length, head=head)
-        models.send(role.model.write())
+        models.send(signer.sign(role.model).write())
 
 
 def main(users: int = 120) -> int:
     """Play all users on one device; how many the last model has learned from."""
     facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000)
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust="shuffle", honest=(4, 5))
-    task = deploy(policy="linucb", problem=facts, guarantee=promise, window_s=0).task
+    keys = {"aggregator": new_key(), "learner": new_key()}
+    task = deploy(
+        policy="linucb",
+        problem=facts,
+        guarantee=promise,
+        window_s=0,
+        parties=[
+            Party(role=role, operator="Example Ltd", keys=(public_key(key),))
+            for role, key in keys.items()
+        ],
+    ).task
     to_middle, at_middle = multiprocessing.Pipe()
     to_learner, at_learner = multiprocessing.Pipe()
     asks, answers = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         roles = [
-            spawn.Process(target=middle, args=(task.data, folder, [at_middle, answers])),
-            spawn.Process(target=learner, args=(task.data, asks, at_learner)),
+            spawn.Process(
+                target=middle, args=(task.data, keys["aggregator"], folder, [at_middle, answers])
+            ),
+            spawn.Process(target=learner, args=(task.data, keys["learner"], asks, at_learner)),
         ]
         for role in roles:
             role.start()
-        device, rng, model = Device(Task.read(task.data)), np.random.default_rng(), None
+        device, rng = Device(Task.read(task.data)), np.random.default_rng()
         for _ in range(users):
             to_learner.send("model")
-            model = Model.read(to_learner.recv())
+            model = Signed.read(to_learner.recv())
             choice = device.decide(model, np.eye(3, 2))
             device.reward(choice.id, float(rng.random() < (0.8 if choice.arm == 1 else 0.3)))
             # Now, whether or not a reward came: the time of a report must not tell.
             to_middle.send("status")
-            report = device.report(choice.id, Status.read(to_middle.recv()))
+            report = device.report(choice.id, Signed.read(to_middle.recv()))
             to_middle.send(("take", report))
             (device.refused if to_middle.recv() else device.arrived)(choice.id)
         to_learner.send("model")
-        learned = Model.read(to_learner.recv()).round
+        learned = Model.read(Signed.read(to_learner.recv()).message).round
         to_learner.send("end")
         to_middle.send("end")
         for role in roles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 import sys
@@ -34,6 +35,11 @@ def test_a_bandit_in_one_process_goes_on_where_it_was(
 def test_so_do_processes_of_their_own(tmp_path: Path) -> None:
     for users in (50, 85):
         assert f"{users} of 2000 users" in told(str(DOCS / "one_process.py"), str(tmp_path / "it"))
+
+
+def test_signed_messages_of_the_page_are_taken() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "field.md").read_text(), re.DOTALL)
+    exec(compile(block, "field.md", "exec"), {"__name__": "field"})
 
 
 @pytest.mark.nightly

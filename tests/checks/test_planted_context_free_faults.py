@@ -36,6 +36,7 @@ from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 from kerchief_device import Device
 from kerchief_wire.model import Status
+from kerchief_wire.signing import Signed
 
 LAWS = {law.name: law for law in BANDIT_LAWS}
 
@@ -248,9 +249,10 @@ class Amnesiac(Asker):
 class Forgetful(Device):
     """Answers a question anew whenever it is asked."""
 
-    def report(self, id: str, status: Status) -> bytes:
+    def report(self, id: str, status: Status | Signed) -> bytes:
         name = bytes.fromhex(id)
-        return self._made(self._pending.row(name, self.task.id), status, name)
+        row = self._pending.row(name, self.task.id)
+        return self._made(row, self._verified_status(status), name)
 
 
 class Loud(Device):
@@ -267,7 +269,7 @@ class Loud(Device):
 class Frank(Device):
     """Answers whatever it costs."""
 
-    def report(self, id: str, status: Status) -> bytes:
+    def report(self, id: str, status: Status | Signed) -> bytes:
         self._bill = None
         return super().report(id, status)
 

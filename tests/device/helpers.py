@@ -12,7 +12,7 @@ import numpy as np
 
 from kerchief_wire.model import Model, Numbers, Status
 from kerchief_wire.noise import Coins, Compass, Floats, Noise, OneBit, Statistic
-from kerchief_wire.task import Answering, Optimist, Program, Promise, Reward, Task
+from kerchief_wire.task import Answering, Optimist, Party, Program, Promise, Reward, Task
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -54,6 +54,7 @@ COMPASS = Compass(
     grid_bits=20,
 )
 NEEDS = (100, 200)
+VALID_S = 600
 ROWS = np.array([[0.5, 0.0], [0.0, 0.25], [0.6, 0.8]])
 
 
@@ -66,6 +67,8 @@ def task(
     delta: float = 1e-5,
     needs: tuple[int, ...] = (),
     reward: Reward | None = None,
+    parties: tuple[Party, ...] = (),
+    nonce: bytes = bytes(16),
 ) -> Task:
     """A task of one query."""
     return Task(
@@ -81,6 +84,9 @@ def task(
         needs=needs,
         horizon=1000,
         reward=reward or Reward(window_s=0, jitter_s=0, default=0.0),
+        nonce=nonce,
+        parties=parties,
+        valid_s=VALID_S if parties else 0,
     )
 
 

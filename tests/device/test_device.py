@@ -29,7 +29,7 @@ from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import Budget, Device, Pending
 from kerchief_device.record import RULE
-from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, Refused
+from kerchief_wire.errors import BudgetExceeded, InvalidValue, Refused
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Floats, OneBit
 from kerchief_wire.report import Report
@@ -118,9 +118,9 @@ def test_a_report_is_made_once(tmp_path: Path) -> None:
             one.report(decision.id, status(shuffled))
 
 
-def test_labels_decide_the_coins() -> None:
+def test_labels_decide_the_coins_in_one_process() -> None:
     shuffled = task(COINS, trust="shuffle", needs=NEEDS)
-    device = Device(shuffled)
+    device = Device(shuffled, in_process=True)
     for label in (0, 1):
         decision = device.decide(model(shuffled), ROWS)
         data = device.report(decision.id, status(shuffled, label=label))
@@ -208,19 +208,13 @@ def test_a_chain_that_cannot_be_does_not_shut_a_device_out() -> None:
     device.decide(model(TASK, length=2 * TASK.horizon + 1), ROWS)
 
 
-def test_models_of_another_task_or_of_a_shorter_chain_are_refused() -> None:
+def test_models_and_statuses_of_another_task_are_refused() -> None:
     device = Device(TASK)
-    with pytest.raises(InvalidValue, match="read that one's billboard"):
+    with pytest.raises(InvalidValue, match="fetch that task's model"):
         device.decide(model(SLOW), ROWS)
-    long = model(TASK, length=7)
-    device.decide(long, ROWS)
-    for other in (model(TASK, length=6), model(TASK, length=7, head=b"x" * 32)):
-        with pytest.raises(Fenced, match="the device has seen 7"):
-            device.decide(other, ROWS)
-    device.decide(long, ROWS)
-    device.decide(model(TASK, length=8), ROWS)
-    with pytest.raises(Fenced):
-        device.decide(long, ROWS)
+    decision = device.decide(model(TASK), ROWS)
+    with pytest.raises(InvalidValue, match="fetch that task's status"):
+        device.report(decision.id, status(SLOW))
 
 
 @pytest.mark.parametrize(

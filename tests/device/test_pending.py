@@ -50,7 +50,7 @@ def _mentions(store: Pending, data: bytes) -> bool:
     rows = store._rows
     if isinstance(rows, FileRows):
         return any(data.hex().upper() in line for line in rows._base.iterdump())
-    kept = [row for _, row in vars(rows)["_decisions"].values()]
+    kept = [row for row in vars(rows)["_decisions"].values()]
     models = [vars(row.posted) for row in kept if row.posted is not None]
     return data.decode() in repr([*map(vars, kept), *models])
 
@@ -118,7 +118,7 @@ def test_a_step_that_fails_leaves_the_chain_and_the_charges(store: Pending) -> N
     with pytest.raises(StoreFailed, match="by accident"):
         store.encoded(ID, TASK, fails, bill=(Cost(1.0, 0.0), None))
     assert store.spent() == (0.0, 0.0)
-    with pytest.raises(Fenced, match="has seen 1"):
+    with pytest.raises(Fenced, match="another chain of 1;"):
         store.decided(b"j" * 16, TASK, due=0.0, chain=(1, b"other"))
     with pytest.raises(InvalidValue, match="no decision"):
         store.row(b"j" * 16, TASK)
@@ -183,12 +183,51 @@ def test_shorter_and_other_chains_are_refused(store: Pending) -> None:
     store.decided(ID, TASK, due=0.0, chain=(5, b"h"))
     store.decided(b"j" * 16, TASK, due=0.0, chain=(5, b"h"))
     for chain in ((4, b"h"), (5, b"g")):
-        with pytest.raises(Fenced, match="has seen 5"):
+        with pytest.raises(Fenced, match="another chain of 5;"):
             store.decided(b"k" * 16, TASK, due=0.0, chain=chain)
     with pytest.raises(InvalidValue, match="no decision"):
         store.row(b"k" * 16, TASK)
     store.decided(b"l" * 16, OTHER, due=0.0, chain=(1, b"g"))
     store.decided(b"k" * 16, TASK, due=0.0, chain=(6, b"g"))
+
+
+def test_forgetting_a_chain_keeps_everything_else(store: Pending) -> None:
+    store.decided(ID, TASK, due=0.0, chain=(2**40, b"false"))
+    store.decided(b"j" * 16, OTHER, due=0.0, chain=(7, b"h"))
+    sent = store.encoded(ID, TASK, report, bill=(Cost(0.5, 1e-6), None))
+    store.decided(b"k" * 16, TASK, due=0.0)
+    store.gone(b"k" * 16, TASK, remember=True)
+    store.forget_chain(TASK)
+    store.forget_chain(TASK)
+    store.decided(b"l" * 16, TASK, due=0.0, chain=(1, b"h"))
+    assert store.encoded(ID, TASK, report) == sent
+    assert store.spent() == (0.5, 1e-6)
+    decided(store, b"k" * 16)
+    assert store.due(TASK, 1.0) == (ID, b"l" * 16)
+    with pytest.raises(Fenced, match="another chain of 7;"):
+        store.decided(b"m" * 16, OTHER, due=0.0, chain=(1, b"h"))
+
+
+def test_ids_of_two_tasks_do_not_meet(store: Pending) -> None:
+    store.decided(ID, OTHER, due=0.0, features=b"other")
+    store.gone(ID, OTHER, remember=True)
+    decided(store)
+    store.decided(b"j" * 16, OTHER, due=0.0, features=b"other")
+    decided(store, b"j" * 16)
+    assert store.due(TASK, 1.0) == (ID, b"j" * 16)
+    assert store.rewarded(ID, TASK, 0.25)
+    sent = store.encoded(ID, TASK, report)
+    store.gone(b"j" * 16, TASK)
+    assert store.row(b"j" * 16, OTHER).features == b"other"
+    assert (store.due(OTHER, 1.0), store.due(TASK, 1.0)) == ((b"j" * 16,), (ID,))
+    assert store.encoded(ID, TASK, report) == sent
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        old.execute("CREATE TABLE decisions (id BLOB PRIMARY KEY, task BLOB NOT NULL)")
+    with pytest.raises(StoreFailed, match="written by another version of kerchief"):
+        Pending(tmp_path / "old.db")
 
 
 def test_what_was_answered_is_remembered_without_its_record(store: Pending) -> None:

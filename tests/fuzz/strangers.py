@@ -43,7 +43,8 @@ from kerchief_wire.chain import ROOT, Line, export, follow, imported
 from kerchief_wire.model import Model, Numbers, Status
 from kerchief_wire.noise import Bits, Coins
 from kerchief_wire.report import Release, Report
-from kerchief_wire.task import Library, Task
+from kerchief_wire.signing import Signed, Signer, public_key, verify_message
+from kerchief_wire.task import Library, Party, Task
 
 __all__ = ["BY_STRANGERS", "FACTS", "FEATURES", "finite", "promise", "strangers"]
 
@@ -179,6 +180,24 @@ def _model(*, data: bytes) -> None:
 
 def _status(*, data: bytes) -> None:
     assert Status.read(data).write() == data, "two texts for one status"
+
+
+@functools.cache
+def _signing() -> tuple[Task, bytes]:
+    """A task with a key, and its signed status as bytes."""
+    private = bytes(range(32))
+    party = Party(role="aggregator", operator="Example Ltd", keys=(public_key(private),))
+    task = dataclasses.replace(_made("local").task, parties=(party,), valid_s=100)
+    status = Status(task=task.id, state="running", epoch=0, label=0)
+    return task, Signer(task, private, clock=lambda: 1e9).sign(status).write()
+
+
+def _signed(*, data: bytes) -> None:
+    task, sent = _signing()
+    signed = Signed.read(data)
+    assert signed.write() == data, "two texts for one signed message"
+    verify_message(task, Status, signed, 1e9)
+    assert data == sent, "a message that nobody signed is taken"
 
 
 def _report(*, data: bytes, trust: str) -> None:
@@ -578,6 +597,7 @@ def strangers() -> list[Target]:
         _on_wire("wire.task:Task.read", _task, 10, data=_tasks()),
         _on_wire("wire.model:Model.read", _model, 5, data=(_visit("central")[1],)),
         _on_wire("wire.model:Status.read", _status, 2, data=(_visit("central")[2],)),
+        _on_wire("wire.signing:Signed.read", _signed, 2, data=(_signing()[1],)),
         Target(
             name="wire.model:Numbers.of",
             call=_array,
@@ -773,6 +793,10 @@ BY_STRANGERS = {
     "wire.model:Numbers": "wire.model:Model.read",
     "wire.model:Numbers.of": "wire.model:Numbers.of",
     "wire.model:Status.read": "wire.model:Status.read",
+    "wire.signing:Signed": "wire.signing:Signed.read",
+    "wire.signing:Signed.read": "wire.signing:Signed.read",
+    "wire.signing:Signer": "wire.signing:Signed.read",
+    "wire.task:Party": "wire.task:Task.read",
     "wire.noise:Rounded": "wire.task:Task.read",
     "wire.report:Release.read": "wire.report:Release.read",
     "wire.report:Report.read": "wire.report:Report.read local",

@@ -253,7 +253,7 @@ def test_numbers_that_lie_the_other_way_round_are_written_rightly() -> None:
 
 def test_whole_numbers_are_numbers_of_a_policy() -> None:
     """They were written as such, and then refused where a real one was due."""
-    given: Any = {"policy": "linucb", "problem": facts(), "guarantee": LOCAL}
+    given: Any = {"policy": "linucb", "problem": facts(), "guarantee": LOCAL, "nonce": bytes(16)}
     whole = deploy(**given, numbers={"exploration": 1})
     assert whole.task.id == deploy(**given, numbers={"exploration": 1.0}).task.id
 

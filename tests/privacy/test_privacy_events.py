@@ -146,6 +146,9 @@ def test_statements_say_from_whom() -> None:
     assert "does not collude" in text(Trust.SHUFFLE)
     assert "batches" in text(Trust.CENTRAL)
     assert ", plus" not in text(Trust.LOCAL)
+    assert "nobody else reads a report on its way" in text(Trust.SHUFFLE)
+    for trust in (Trust.JOINT, Trust.CENTRAL):
+        assert "as long as only the curator reads reports" in text(trust)
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SHUFFLE, Trust.CENTRAL])

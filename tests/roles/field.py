@@ -20,7 +20,6 @@ from kerchief.roles.middle import Middle
 from kerchief.stores import Store, Witness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device
-from kerchief_device.randomize import randomize
 from kerchief_wire.report import Release, Report
 from kerchief_wire.task import Task
 
@@ -46,7 +45,13 @@ def made(
     facts = dataclasses.replace(FACTS, horizon=horizon)
     guarantee = promise(trust, **more)
     return deploy(
-        policy=policy, problem=facts, guarantee=guarantee, mechanism=mechanism, window_s=0
+        policy=policy,
+        problem=facts,
+        guarantee=guarantee,
+        mechanism=mechanism,
+        window_s=0,
+        in_process=True,
+        nonce=bytes(16),
     )
 
 
@@ -86,7 +91,7 @@ class Field:
         return self.made.task
 
     def device(self, **more: Any) -> Device:
-        return Device(self.task, **more)
+        return Device(self.task, in_process=True, **more)
 
     def report(self, reward: float = 0.5, device: Device | None = None) -> bytes:
         """The report of one honest visit, made and not sent."""
@@ -137,19 +142,6 @@ def field(
     kept = store or SQLiteStore.memory()
     middle = Middle(task, store=kept, witness=witness, source=source)
     return Field(made=task, store=kept, middle=middle, learner=Learner(task))
-
-
-def honest(task: Task, statistics: Sequence[NDArray[np.float64]], label: int) -> list[bytes]:
-    """Reports of honest devices about given statistics."""
-    return [
-        Report(
-            label=label,
-            epoch=0,
-            id=os.urandom(16),
-            numbers=randomize(task.noise[0], one, label, os.urandom),
-        ).write(task)
-        for one in statistics
-    ]
 
 
 def read(report: bytes, task: Task) -> NDArray[np.int64]:

@@ -449,7 +449,7 @@ class Search:
 
     def _paid(self, lines: list[Line]) -> None:
         """A draw comes after the charges of its epoch."""
-        epochs, paid = [0], 0
+        epochs, paid = [lines[0].content["epoch"]], 0
         bills = sum(len(list(p.charges(4))) for p in self._made.privatizers.values())
         for line in lines:
             paid += line.kind == "charge"

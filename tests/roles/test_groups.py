@@ -66,13 +66,19 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store
     return MemoryStore if request.param == "memory" else lambda: SQLiteStore(next(names))
 
 
-def reports(one: Deployment, count: int, first: int = 0) -> list[bytes]:
+def begun(one: Deployment) -> Middle:
+    """A middle whose first epoch has the same number every time."""
+    return Middle(one, store=MemoryStore(), source=bytes)
+
+
+def reports(middle: Middle, count: int, first: int = 0) -> list[bytes]:
     """Each about numbers of its own, and with a known id."""
-    noise, found = one.task.noise[0], []
+    task, epoch = middle.task, middle.status().epoch
+    noise, found = task.noise[0], []
     for number in range(first, first + count):
         numbers = noise.bounds(0).low + 2 * number
-        said = Report(label=0, epoch=0, id=number.to_bytes(16, "big"), numbers=numbers)
-        found.append(said.write(one.task))
+        said = Report(label=0, epoch=epoch, id=number.to_bytes(16, "big"), numbers=numbers)
+        found.append(said.write(task))
     return found
 
 
@@ -88,13 +94,14 @@ def test_a_group_leaves_what_its_reports_leave_one_by_one(
     trust: str, groups: int, opened: Callable[[], Store]
 ) -> None:
     one = made("joint", horizon=100) if trust == "joint" else tiny(trust)
-    sent = reports(one, GROUP if trust == "joint" else 3)
+    like = begun(one)
+    sent = reports(like, GROUP if trust == "joint" else 3)
     # Some come twice, one is none, and in the end there are too many.
-    sent = [*sent[:2], b"none", *sent[:2], *sent[2:], *reports(one, 40, first=GROUP), sent[0]]
+    sent = [*sent[:2], b"none", *sent[:2], *sent[2:], *reports(like, 40, first=GROUP), sent[0]]
 
     def left(group: int) -> tuple[Any, ...]:
         store, dealer, answers = opened(), Dealer(), list[Any]()
-        middle = Middle(one, store=store, pool=dealer)
+        middle = Middle(one, store=store, pool=dealer, source=bytes)
         for at in range(0, len(sent), group):
             answers += [refused and refused.word for refused in middle.take(sent[at : at + group])]
         Books.of(middle.chain()).check(one)
@@ -113,7 +120,7 @@ def test_a_group_of_a_task_that_draws_holds_exact_totals_and_fresh_noise(
 ) -> None:
     one, store = made("joint", horizon=100), opened()
     middle = Middle(one, store=store)
-    sent = reports(one, GROUP)
+    sent = reports(middle, GROUP)
     assert middle.take(sent) == (None,) * GROUP
     totals = np.array([Release.read(payload).total for payload in middle.releases()])
     exact = np.cumsum([Report.read(data, one.task).numbers for data in sent], axis=0)
@@ -148,7 +155,8 @@ def test_a_group_that_fails_leaves_nothing_and_its_noise_is_never_used(
     step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, store, dealer = made("joint", horizon=100), opened(), Dealer()
-    middle, sent = Middle(one, store=store, pool=dealer), reports(one, GROUP)
+    middle = Middle(one, store=store, pool=dealer)
+    sent = reports(middle, GROUP)
     middle.take(sent[:3])
     before, plain = kept(store, one.task.id), store.transaction
 
@@ -176,13 +184,14 @@ def test_where_random_bytes_repeat_noise_depends_on_all_totals_of_a_group() -> N
     one = made("joint", horizon=100)
 
     def noise(sent: Sequence[bytes]) -> NDArray[np.int64]:
-        middle = Middle(one, store=MemoryStore(), source=bytes)
+        middle = begun(one)
         assert set(middle.take(sent)) == {None}
         numbers = [Report.read(data, one.task).numbers for data in sent]
         totals = [Release.read(payload).total for payload in middle.releases()]
         return np.array(totals) - np.cumsum(numbers, axis=0)
 
-    sent = reports(one, 3)
+    like = begun(one)
+    sent = reports(like, 3)
     assert (noise(sent) == noise(sent)).all()
-    for other in (sent[:2], [*sent[:2], *reports(one, 1, first=9)], [sent[1], sent[0], sent[2]]):
+    for other in (sent[:2], [*sent[:2], *reports(like, 1, first=9)], [sent[1], sent[0], sent[2]]):
         assert (noise(sent)[0] != noise(other)[0]).all()

@@ -66,7 +66,14 @@ def promised(trust: str, epsilon: float = 8.0) -> Guarantee:
 def task_for(
     policy: str, trust: str, facts: PopulationProblem = FACTS_PHASED, **more: Any
 ) -> Deployment:
-    return deploy(policy=policy, problem=facts, guarantee=promised(trust), window_s=0, **more)
+    return deploy(
+        policy=policy,
+        problem=facts,
+        guarantee=promised(trust),
+        window_s=0,
+        nonce=bytes(16),
+        **more,
+    )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -286,6 +293,7 @@ def test_a_restart_amid_a_group_loses_and_repeats_nothing(
 
 def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
     one = town("pe", "central")
+    begun = one.middle.status().epoch
     one.group()
     waiting = one.report()
     assert one.middle.take([waiting]) == (None,)
@@ -295,8 +303,8 @@ def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
     for _ in range(3):
         one.group()
     first, *others = (release.epoch for release in one.totals())
-    assert (first, len(set(others)), len(others)) == (0, 1, 3)
-    assert others[0] != 0
+    assert (first, len(set(others)), len(others)) == (begun, 1, 3)
+    assert others[0] != begun
     assert one.learner.phase == 1
     Books.of(one.middle.chain()).check(one.made)
 
@@ -343,7 +351,9 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
     bounds = task.bounds(status.label)
 
     def sent(numbers: Any, label: int = status.label) -> bytes:
-        made = Report(label=label, epoch=0, id=os.urandom(16), numbers=np.asarray(numbers))
+        made = Report(
+            label=label, epoch=status.epoch, id=os.urandom(16), numbers=np.asarray(numbers)
+        )
         return made.write(task)
 
     far = [bounds.high + 2, bounds.low - 2, np.full(task.size, 2**62)]
@@ -578,12 +588,21 @@ def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_honest_part_of_every_group_tosses_enough(policy: str) -> None:
     guarantee = dataclasses.replace(promised("shuffle"), honest=(4, 5))
-    task = deploy(policy=policy, problem=FACTS_PHASED, guarantee=guarantee).task
+    task = deploy(policy=policy, problem=FACTS_PHASED, guarantee=guarantee, in_process=True).task
     noise: Any = task.noise[0]
     for coins, need in zip(noise.coins, task.needs, strict=True):
         assert (4 * need // 5) * coins >= 4 * noise.scale**2
         assert (4 * need // 5) * (coins - 1) < 4 * noise.scale**2
-    assert Device(task).checked.recomputed
+    assert Device(task, in_process=True).checked.recomputed
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_unsigned_phases_have_the_coins_of_the_smallest_group(policy: str) -> None:
+    deployment = deploy(policy=policy, problem=FACTS_PHASED, guarantee=promised("shuffle"))
+    noise: Any = deployment.task.noise[0]
+    most = -(-4 * noise.scale**2 // min(deployment.task.needs))
+    assert set(noise.coins) == {most}
+    assert Device(deployment.task).checked.recomputed
 
 
 def test_a_task_with_other_groups_or_fewer_coins_is_another_or_none() -> None:

@@ -29,7 +29,7 @@ _HORIZON = 5000
 def made() -> Deployment:
     problem = ContextFreeProblem(horizon=_HORIZON, low=0.0, high=1.0, arms=3)
     promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
-    return deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0)
+    return deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0, nonce=bytes(16))
 
 
 def opened(place: Place, late_s: float = 0.0) -> Asker:

@@ -79,7 +79,8 @@ def answer(server: Asker, question: Question, device: Device | None = None) -> b
     return own.report(id, server.status())
 
 
-def forged(server: Asker, id: bytes, bit: int = 1, epoch: int = 0) -> bytes:
+def forged(server: Asker, id: bytes, bit: int = 1, later: int = 0) -> bytes:
+    epoch = (server.status().epoch + later) % 2**32
     return Report(label=0, epoch=epoch, id=id, numbers=np.array([bit])).write(server.task)
 
 
@@ -344,11 +345,12 @@ def test_an_answer_to_nobodys_question_is_refused() -> None:
     server, other = served(made()), served(made())
     (question,) = other.ask()
     assert words(server.take([forged(server, os.urandom(16))])) == ["question"]
-    assert words(server.take([answer(other, question)])) == ["question"]
+    assert words(server.take([forged(server, question.id)])) == ["question"]
+    assert words(server.take([answer(other, question)])) == ["task"]
     assert words(server.take([b"", forged(server, question.id)[:-1]])) == ["length", "length"]
     (own,) = server.ask()
     assert words(server.take([forged(server, own.id, 2)])) == ["bounds"]
-    assert words(server.take([forged(server, own.id, epoch=1)])) == ["epoch"]
+    assert words(server.take([forged(server, own.id, later=1)])) == ["epoch"]
     assert server.releases() == ()
 
 

@@ -84,7 +84,7 @@ def by_phases(trust: str, horizon: int) -> Deployment:
         spread=0.1,
     )
     promised = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust(trust))
-    return deploy(policy="pe", problem=facts, guarantee=promised, window_s=0)
+    return deploy(policy="pe", problem=facts, guarantee=promised, window_s=0, nonce=bytes(16))
 
 
 def opened_by_phases(trust: str, horizon: int, place: Place) -> Middle:
@@ -255,7 +255,7 @@ class Visitors(Crowd):
 
     def __init__(self, trust: str, horizon: int) -> None:
         super().__init__(made(trust, horizon=horizon))
-        self._model, self._device = self.learner.model, Device(self.made.task)
+        self._model, self._device = self.learner.model, Device(self.made.task, in_process=True)
 
     def new_learner(self) -> Follower:
         return Learner(self.made)
@@ -313,7 +313,7 @@ def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple
     released = sum(one.users for one in totals)
     assert released + len(bodies) == released + sum(counts.values()) == len(known)
     assert sum(seen.values()) == len(known)
-    assert all(one.users == task.need(one.cohort) == seen[0, one.cohort] for one in totals)
+    assert all(one.users == task.need(one.cohort) == seen[one.epoch, one.cohort] for one in totals)
     _chained(crowd, row, lines, payloads)
     waiting = np.sum([np.zeros(task.size, np.int64), *bodies], axis=0)
     exact = crowd.numbers(known)

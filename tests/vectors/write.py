@@ -604,7 +604,14 @@ def _population(policy: str, trust: str) -> Deployment:
         spread=0.1,
     )
     promised = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust(trust))
-    return deploy(policy=policy, problem=facts, guarantee=promised, window_s=0, default=0.125)
+    return deploy(
+        policy=policy,
+        problem=facts,
+        guarantee=promised,
+        window_s=0,
+        default=0.125,
+        nonce=bytes(range(16)),
+    )
 
 
 def clients() -> list[dict[str, Any]]:
@@ -672,7 +679,7 @@ def _whole(
         case Shortlist():
             return None
         case Coins():
-            drawn = _share(noise, made.task.need(label))(statistic, source)
+            drawn = _share(noise, min(made.task.needs))(statistic, source)
         case Statistic():
             drawn = noise.prepare(statistic) / noise.grid
         case _:

@@ -26,9 +26,10 @@ from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
 from kerchief_wire.errors import InvalidValue, Refused
-from kerchief_wire.model import Model, Status
+from kerchief_wire.model import Model, Question, Status
 from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
+from kerchief_wire.signing import Signed, verify_message
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
@@ -86,6 +87,7 @@ class Device:
         source: Randomness = os.urandom,
         listed: Candidates = candidates,
         clock: Callable[[], float] = time.time,
+        in_process: bool = False,
     ) -> None:
         """Check the task, and take part in it.
 
@@ -98,7 +100,9 @@ class Device:
             source: of random bytes; anything but the operating system's is for tests.
             listed: where the candidates of a shortlist come from; anything but the default is for
                 a bandit that lives in one process alone.
-            clock: seconds.
+            clock: seconds since 1970.
+            in_process: the aggregator runs in this process, as in `Bandit`, so its status is
+                followed without a signature. Never set it where a status comes over a network.
 
         Raises:
             InvalidValue: the task promises more than its noise keeps, or is not for this device.
@@ -109,22 +113,31 @@ class Device:
         self._bill = _bill(task, self.checked, budget)
         self._source, self._listed, self._clock = source, listed, clock
         self._posted: Posted | None = None
+        self._signed_model: tuple[Signed, Model] | None = None
+        self._follows_labels = in_process or task.has_signed_labels or task.has_equal_noise
         _check_default(task)
+        if not self._follows_labels and task.noisiest_label is None:
+            raise InvalidValue(
+                "a report's noise depends on the label in a status, which nobody signs in this "
+                "task; use a task with parties, or one whose cohorts all have the same noise"
+            )
 
     def decide(
-        self, model: Model, features: Features, allowed: Sequence[bool] | None = None
+        self, model: Model | Signed, features: Features, allowed: Sequence[bool] | None = None
     ) -> Decision:
         """Choose an arm from the public model, and keep what a report will need.
 
         Args:
-            model: the billboard.
+            model: the billboard; signed where the task names keys of the learner.
             features: of each arm, within the task's bounds; there may be fewer arms than the most.
             allowed: which of them may be played; all, by default.
 
         Raises:
-            InvalidValue: a value is outside its bounds.
-            Fenced: the device has seen a longer chain than this model's, or another one.
+            InvalidValue: a value is outside its bounds, or the model is not signed as the task
+                demands; nothing was stored.
+            Fenced: the device has seen a longer chain than this signed model's, or another one.
         """
+        model = self._verified_model(model)
         posted = self._posted
         if posted is None or posted.model is not model:
             self._posted = posted = self._checked(model)
@@ -147,39 +160,47 @@ class Device:
             due=self._due(random[16:]),
             version=model.version,
             model=posted,
-            chain=(model.length, model.head),
+            chain=self._signed_chain(model),
             features=kept.tobytes(),
         )
         return Decision(id=random[:16].hex(), arm=arm if names is None else names[arm])
 
-    def asked(self, question: bytes) -> str:
+    def asked(self, question: bytes | Signed) -> str:
         """Take a learner's question; one that was answered before is not answered again.
 
         Args:
-            question: its 16 bytes, which the report will carry as its own.
+            question: its 16 bytes, which the report will carry as its own; the signed question
+                where the task names keys of the aggregator.
 
         Returns:
             The id for `reward`, which takes the loss of each point that was asked about.
+
+        Raises:
+            InvalidValue: the task asks no questions, or this one is not signed as it demands.
         """
+        if isinstance(question, Signed) or self.task.keys("aggregator"):
+            question = self._verified_question(question).id
         whole = isinstance(question, bytes) and len(question) == 16
         if not isinstance(self.task.program, Answering) or not whole:
             raise InvalidValue("only a task that asks takes questions, and each has 16 bytes")
         self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
         return question.hex()
 
-    def join(self, model: Model, status: Status) -> Place:
+    def join(self, model: Model | Signed, status: Status | Signed) -> Place:
         """Take a place in the group that is asked now; a client has one place in a task.
 
         Asked again before its report is made, the device repeats the place that it has. If that
         group is full meanwhile, `report` says so; after `refused` the client may join once more.
 
         Raises:
-            InvalidValue: the client has answered already, or the model is of another phase.
+            InvalidValue: the client has answered already, the model is of another phase, or a
+                message is not signed as the task demands.
             Refused: nobody is asked any more.
-            Fenced: the device has seen a longer chain than this model's, or another one.
+            Fenced: the device has seen a longer chain than this signed model's, or another one.
         """
         if not isinstance(self._code, Survey):
             raise InvalidValue("only a task that goes by phases has places; call decide")
+        model, status = self._verified_model(model), self._verified_status(status)
         _check_status(self.task, status)
         self._code.place(model, status.label)
         self._posted = posted = self._checked(model)
@@ -190,7 +211,7 @@ class Device:
             due=self._due(drawn(8, self._source)),
             version=model.version,
             model=posted,
-            chain=(model.length, model.head),
+            chain=self._signed_chain(model),
             features=np.float64(status.label).tobytes(),
         )
         row = self._pending.row(id, self.task.id)
@@ -232,7 +253,7 @@ class Device:
             raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
         return tuple(one.hex() for one in self._pending.due(self.task.id, now))
 
-    def report(self, id: str, status: Status) -> bytes:
+    def report(self, id: str, status: Status | Signed) -> bytes:
         """The report on a decision: made once, stored, and the same for ever after.
 
         None is made before the decision is due, reward or not: so its time tells nothing of the
@@ -240,24 +261,31 @@ class Device:
 
         Args:
             id: of a decision that is due.
-            status: what the middle says a report must state.
+            status: what the middle says a report must state; signed where the task names keys of
+                the aggregator. Where nobody signs, the report brings as much noise as the task's
+                noisiest cohort needs, whatever the status says.
 
         Raises:
-            InvalidValue: no such decision is pending, or it is not due.
+            InvalidValue: no such decision is pending, it is not due, or the status is not signed
+                as the task demands; nothing was charged, and the decision waits.
             Refused: the task takes no reports, or not of this place's group; `refused` throws the
                 record away.
             BudgetExceeded: the user's own budget does not pay for it; the record is erased.
         """
+        verified = self._verified_status(status)
 
-        def make(row: Row) -> bytes:
+        def check(row: Row) -> None:
             if self._clock() < row.due:
                 raise InvalidValue(
                     f"decision {id} is due in {row.due - self._clock():.0f} seconds; report it "
                     "then, so that the time of a report tells nothing of the reward"
                 )
-            return self._made(row, status, _id(id))
+            self._check_report(row, verified)
 
-        return self._pending.encoded(_id(id), self.task.id, make, bill=self._bill)
+        def make(row: Row) -> bytes:
+            return self._made(row, verified, _id(id))
+
+        return self._pending.encoded(_id(id), self.task.id, make, check=check, bill=self._bill)
 
     def arrived(self, id: str) -> None:
         """The report is with the middle: remove it here."""
@@ -267,6 +295,16 @@ class Device:
         """The middle will never take it: throw it away; no other is made."""
         phased = isinstance(self.task.program, Phased)
         self._pending.gone(_id(id), self.task.id, remember=self._once, if_made=phased)
+
+    def forget_chain(self) -> None:
+        """Forget the longest chain that a signed model named in this task.
+
+        For a device that refuses every model because its learner signed a false length or head.
+        Pending decisions, reports, costs and the ids of answered questions stay. Call it only when
+        the operator has explained the false model: the device no longer notices a rollback that
+        happened before the next model.
+        """
+        self._pending.forget_chain(self.task.id)
 
     def spent(self) -> Cost:
         """What the reports of this store have cost its user, under local trust."""
@@ -289,34 +327,71 @@ class Device:
         delay = rule.jitter_s * (int.from_bytes(random, "little") / 2**64)
         return self._clock() + rule.window_s + delay
 
-    def _checked(self, model: Model) -> Posted:
-        if model.task != self.task.id:
+    def _verified_model(self, model: Model | Signed) -> Model:
+        """The model, verified: the signature of the last one once, and its age at every call."""
+        known = self._posted
+        if known is not None and model is known.model and not self.task.keys("learner"):
+            return known.model
+        found = verify_message(self.task, Model, model, self._clock(), self._signed_model)
+        if isinstance(model, Signed):
+            self._signed_model = model, found
+        return found
+
+    def _verified_status(self, status: Status | Signed) -> Status:
+        return verify_message(self.task, Status, status, self._clock())
+
+    def _verified_question(self, question: bytes | Signed) -> Question:
+        if not isinstance(question, Signed):
             raise InvalidValue(
-                f"the model is of task {model.task.hex()[:16]}; this device takes part in "
-                f"{self.task.id.hex()[:16]}: read that one's billboard"
+                "the question has no signature, and the task names keys of the aggregator; pass "
+                "a signed question"
             )
+        return verify_message(self.task, Question, question, self._clock())
+
+    def _signed_chain(self, model: Model) -> tuple[int, bytes] | None:
+        """Length and head of a verified model's chain, to be remembered; none of an unsigned one.
+
+        Anyone can post an unsigned model. A false length in it must stop no device.
+        """
+        return (model.length, model.head) if self.task.keys("learner") else None
+
+    def _checked(self, model: Model) -> Posted:
         _check_chain(self.task, model)
         return Posted.of(model)
 
+    def _check_report(self, row: Row, status: Status) -> None:
+        """Refuse a report that the status does not allow, before anything is charged."""
+        _check_status(self.task, status)
+        if isinstance(self.task.program, Phased):
+            features = np.frombuffer(row.features or b"", np.float64)
+            if status.label != int(features[0]):
+                raise Refused("label", "this client's group is full; another one is asked now")
+
     def _made(self, row: Row, status: Status, id: bytes) -> bytes:
         """Encode, add noise, and write; called with the store's lock held."""
-        task = self.task
-        _check_status(task, status)
+        task, label = self.task, self._label(status)
         features = np.frombuffer(row.features or b"", np.float64)
-        if isinstance(task.program, Phased) and status.label != int(features[0]):
-            raise Refused("label", "this client's group is full; another one is asked now")
         reward = task.reward.default if row.reward is None else row.reward
         model = None if row.posted is None else row.posted.model
         found = self._code.statistics(model, features, reward)
         if len(found) != len(task.noise):
             raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
         numbers = [
-            randomize(noise, one, status.label, self._source, self._listed)
+            randomize(noise, one, label, self._source, self._listed)
             for noise, one in zip(task.noise, found, strict=True)
         ]
         own = id if self._asks else self._named(id)
         joined = np.concatenate(numbers)
-        return Report(label=status.label, epoch=status.epoch, id=own, numbers=joined).write(task)
+        return Report(label=label, epoch=status.epoch, id=own, numbers=joined).write(task)
+
+    def _label(self, status: Status) -> int:
+        """The label of a report; a status that nobody signed never lowers its noise.
+
+        See `crediting.md`, Theorem 2a.
+        """
+        label = status.label if self._follows_labels else self.task.noisiest_label
+        assert label is not None
+        return label
 
     def _named(self, id: bytes) -> bytes:
         """The id of a report: of the decision, and not of the moment that it is made in.
@@ -368,8 +443,6 @@ def _check_chain(task: Task, model: Model) -> None:
 
 
 def _check_status(task: Task, status: Status) -> None:
-    if status.task != task.id:
-        raise InvalidValue("the status is of another task; ask this task's middle")
     if status.state != "running":
         raise Refused("over", f"the task is {status.state[:20]} and takes no reports")
     most = max(1, len(task.needs))

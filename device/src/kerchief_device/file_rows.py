@@ -11,14 +11,15 @@ from contextlib import closing
 from typing import Any
 
 from kerchief_device.rows import Cost, Posted, Row, T
+from kerchief_wire.errors import StoreFailed
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
     STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS decisions (id BLOB PRIMARY KEY, task BLOB NOT NULL,
+CREATE TABLE IF NOT EXISTS decisions (task BLOB NOT NULL, id BLOB NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('decided', 'rewarded', 'encoded', 'gone')),
-    version INTEGER, model BLOB, features BLOB, due REAL NOT NULL, reward REAL, report BLOB)
-    STRICT, WITHOUT ROWID;
+    version INTEGER, model BLOB, features BLOB, due REAL NOT NULL, reward REAL, report BLOB,
+    PRIMARY KEY (task, id)) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS decisions_by_model ON decisions (model);
 CREATE INDEX IF NOT EXISTS decisions_by_due ON decisions (task, due);
 CREATE TABLE IF NOT EXISTS chains (task BLOB PRIMARY KEY, length INTEGER NOT NULL,
@@ -28,6 +29,8 @@ CREATE TABLE IF NOT EXISTS charges (task BLOB PRIMARY KEY, epsilon REAL NOT NULL
 CREATE TABLE IF NOT EXISTS client (only INTEGER PRIMARY KEY CHECK (only = 0),
     secret BLOB NOT NULL) STRICT;
 """
+# Of the tables; a file that another version wrote has another number.
+_VERSION = 2
 _SETTINGS = ("secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY", "journal_mode=WAL")
 _PATIENCE = 10.0
 _EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -45,9 +48,13 @@ class FileRows:
         self._base = sqlite3.connect(
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
-        _set_up(self._base)
-        self.secret: bytes = self.step(lambda: self._begin(secret or os.urandom(32)))
-        self.erase()
+        try:
+            _set_up(self._base)
+            self.secret: bytes = self.step(lambda: self._begin(secret or os.urandom(32)))
+            self.erase()
+        except BaseException:
+            self._base.close()
+            raise
 
     def step(self, work: Callable[[], T]) -> T:
         """One transaction, alone: in this process by the lock, among processes by the file's."""
@@ -66,6 +73,14 @@ class FileRows:
 
     def _begin(self, secret: bytes) -> Any:
         """Make the tables, unless they are there; the secret that holds."""
+        ((version,),) = self._base.execute("PRAGMA user_version").fetchall()
+        ((tables,),) = self._base.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
+        if version != _VERSION and tables:
+            raise StoreFailed(
+                "the device's file was written by another version of kerchief, or is not a "
+                "device's; give the path of a new file"
+            )
+        self._base.execute(f"PRAGMA user_version = {_VERSION}")
         for statement in _SCHEMA.split(";")[:-1]:
             self._base.execute(statement)
         self._base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", (secret,))
@@ -76,8 +91,8 @@ class FileRows:
         """A decision of a task that is not gone."""
         found = self._base.execute(
             f"SELECT {_COLUMNS}, data FROM decisions LEFT JOIN models ON name = model "
-            "WHERE id = ? AND task = ? AND state <> 'gone'",
-            (id, task),
+            "WHERE task = ? AND id = ? AND state <> 'gone'",
+            (task, id),
         ).fetchone()
         if found is None:
             return None
@@ -93,10 +108,10 @@ class FileRows:
         )
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
-        """Begin a decision, unless its id is known."""
+        """Begin a decision, unless its id is known in this task."""
         begun = self._base.execute(
             "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
-            (id, task, row.version, _name(row.posted), row.features, row.due),
+            (task, id, row.version, _name(row.posted), row.features, row.due),
         )
         if row.posted is not None and begun.rowcount:
             self._last = row.posted
@@ -104,13 +119,13 @@ class FileRows:
                 "INSERT OR IGNORE INTO models VALUES (?, ?)", (row.posted.name, row.posted.data)
             )
 
-    def change(self, id: bytes, row: Row) -> None:
+    def change(self, id: bytes, task: bytes, row: Row) -> None:
         """Replace all of a decision but when it is due and the bytes of its model."""
         # A report takes the record's place: an interrupt may come before that one is erased.
         self._late |= row.report is not None
         self._base.execute(
             "UPDATE decisions SET state = ?, version = ?, model = ?, features = ?, reward = ?, "
-            "report = ? WHERE id = ?",
+            "report = ? WHERE task = ? AND id = ?",
             (
                 row.state,
                 row.version,
@@ -118,13 +133,14 @@ class FileRows:
                 row.features,
                 row.reward,
                 row.report,
+                task,
                 id,
             ),
         )
 
-    def drop(self, id: bytes) -> None:
+    def drop(self, id: bytes, task: bytes) -> None:
         """Remove a decision."""
-        self._base.execute("DELETE FROM decisions WHERE id = ?", (id,))
+        self._base.execute("DELETE FROM decisions WHERE task = ? AND id = ?", (task, id))
 
     def sweep(self, model: Posted | None) -> None:
         """Drop a model that no decision needs any more; a record went before it."""
@@ -151,7 +167,7 @@ class FileRows:
         return tuple(one for (one,) in found)
 
     def chain(self, task: bytes) -> tuple[int, bytes] | None:
-        """Length and head of the longest chain that was seen."""
+        """Length and head of the longest chain that a signed model named."""
         found: tuple[int, bytes] | None = self._base.execute(
             "SELECT length, head FROM chains WHERE task = ?", (task,)
         ).fetchone()
@@ -160,6 +176,10 @@ class FileRows:
     def lengthen(self, task: bytes, length: int, head: bytes) -> None:
         """Remember a chain."""
         self._base.execute("INSERT OR REPLACE INTO chains VALUES (?, ?, ?)", (task, length, head))
+
+    def forget_chain(self, task: bytes) -> None:
+        """Remember no chain of a task."""
+        self._base.execute("DELETE FROM chains WHERE task = ?", (task,))
 
     def spent(self) -> Cost:
         """What all reports have cost."""

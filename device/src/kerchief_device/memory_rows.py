@@ -20,10 +20,10 @@ class MemoryRows:
         """Begin with nothing."""
         self._lock, self._closed = threading.Lock(), False
         self.secret = os.urandom(32)
-        self._decisions: dict[bytes, tuple[bytes, Row]] = {}
+        self._decisions: dict[tuple[bytes, bytes], Row] = {}
         self._chains: dict[bytes, tuple[int, bytes]] = {}
         self._charges: dict[bytes, tuple[Cost, int]] = {}
-        self._before: list[tuple[dict[bytes, Any], bytes, Any]] = []
+        self._before: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def step(self, work: Callable[[], T]) -> T:
         """Do some work with exclusive use, all or nothing."""
@@ -40,21 +40,21 @@ class MemoryRows:
 
     def find(self, id: bytes, task: bytes) -> Row | None:
         """A decision of a task that is not gone."""
-        owner, row = self._decisions.get(id, (b"", None))
-        return None if row is None or owner != task or row.state == "gone" else row
+        row = self._decisions.get((task, id))
+        return None if row is None or row.state == "gone" else row
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
-        """Begin a decision, unless its id is known."""
-        if id not in self._decisions:
-            self._put(self._decisions, id, (task, row))
+        """Begin a decision, unless its id is known in this task."""
+        if (task, id) not in self._decisions:
+            self._put(self._decisions, (task, id), row)
 
-    def change(self, id: bytes, row: Row) -> None:
+    def change(self, id: bytes, task: bytes, row: Row) -> None:
         """Replace a decision, which holds its model."""
-        self._put(self._decisions, id, (self._decisions[id][0], row))
+        self._put(self._decisions, (task, id), row)
 
-    def drop(self, id: bytes) -> None:
+    def drop(self, id: bytes, task: bytes) -> None:
         """Remove a decision."""
-        self._put(self._decisions, id, None)
+        self._put(self._decisions, (task, id), None)
 
     def sweep(self, model: Posted | None) -> None:
         """Nothing is left to do: decisions hold their models."""
@@ -63,19 +63,24 @@ class MemoryRows:
         """Decisions that are due or encoded, in the order in which they are due."""
         found = [
             (row.due, id)
-            for id, (owner, row) in self._decisions.items()
+            for (owner, id), row in self._decisions.items()
             if owner == task
             and (row.state == "encoded" or (row.state != "gone" and row.due <= now))
         ]
         return tuple(id for _, id in sorted(found))
 
     def chain(self, task: bytes) -> tuple[int, bytes] | None:
-        """Length and head of the longest chain that was seen."""
+        """Length and head of the longest chain that a signed model named."""
         return self._chains.get(task)
 
     def lengthen(self, task: bytes, length: int, head: bytes) -> None:
         """Remember a chain."""
         self._put(self._chains, task, (length, head))
+
+    def forget_chain(self, task: bytes) -> None:
+        """Remember no chain of a task."""
+        if task in self._chains:
+            self._put(self._chains, task, None)
 
     def spent(self) -> Cost:
         """What all reports have cost."""
@@ -106,15 +111,15 @@ class MemoryRows:
                 table.clear()
 
     def _write(self, file: FileRows) -> None:
-        for id, (task, row) in self._decisions.items():
+        for (task, id), row in self._decisions.items():
             file.add(id, task, row)
-            file.change(id, row)
+            file.change(id, task, row)
         for task, (length, head) in self._chains.items():
             file.lengthen(task, length, head)
         for task, (cost, reports) in self._charges.items():
             file.charge(task, cost, reports)
 
-    def _put(self, table: dict[bytes, Any], key: bytes, value: Any) -> None:
+    def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """Write one entry, or remove it, and note what was there."""
         self._before.append((table, key, table.get(key)))
         if value is None:

@@ -106,7 +106,8 @@ class Pending:
             due: when its report is to be made.
             version: of the model that chose.
             model: that model.
-            chain: length and head of the chain that the model goes with.
+            chain: length and head of the chain that a signed model goes with; None where the model
+                is not signed.
             features: of the chosen arm.
 
         Raises:
@@ -146,7 +147,7 @@ class Pending:
                 features=row.features if not more else (row.features or b"") + more,
                 reward=reward,
             )
-            self._rows.change(id, changed)
+            self._rows.change(id, task, changed)
             return True
 
         return self._step(note)
@@ -169,6 +170,7 @@ class Pending:
         task: bytes,
         make: Callable[[Row], bytes],
         *,
+        check: Callable[[Row], None] = lambda row: None,
         bill: Bill | None = None,
     ) -> bytes:
         """The report of a decision: made and paid for at the first call, and then the same.
@@ -177,6 +179,7 @@ class Pending:
             id: of the decision.
             task: whose decision it is.
             make: makes the report from the row; called once, unless it raises.
+            check: raises where no report may be made of the row; called before anything is charged.
             bill: what the report costs its user, and what their budget is, if they have one.
 
         Raises:
@@ -189,11 +192,12 @@ class Pending:
             row = _row(rows, id, task)
             if row.report is not None:
                 return row.report, False
+            check(row)
             made = (bill and _charge(rows, task, *bill)) or make(row)
             if isinstance(made, BudgetExceeded):
-                rows.drop(id)
+                rows.drop(id, task)
             else:
-                rows.change(id, Row(state="encoded", due=row.due, report=made))
+                rows.change(id, task, Row(state="encoded", due=row.due, report=made))
             rows.sweep(row.posted)
             return made, True
 
@@ -222,14 +226,18 @@ class Pending:
             if row is None:
                 return False
             if remember and not (if_made and row.report is None):
-                rows.change(id, Row(state="gone", due=row.due))
+                rows.change(id, task, Row(state="gone", due=row.due))
             else:
-                rows.drop(id)
+                rows.drop(id, task)
             rows.sweep(row.posted)
             return row.features is not None
 
         if self._step(remove):
             self._erase()
+
+    def forget_chain(self, task: bytes) -> None:
+        """Forget the longest chain that was seen of a task, and nothing else."""
+        self._step(lambda: self._rows.forget_chain(task))
 
     def spent(self) -> Cost:
         """What all reports of this store have cost its user."""
@@ -275,12 +283,13 @@ def _row(rows: Rows, id: bytes, task: bytes) -> Row:
 
 
 def _follow(rows: Rows, task: bytes, length: int, head: bytes) -> None:
-    """Remember the longest chain, and refuse a shorter or another one."""
+    """Remember the longest chain of signed models, and refuse a shorter or another one."""
     known = rows.chain(task)
     if known is not None and (length < known[0] or (length == known[0] and head != known[1])):
         raise Fenced(
-            f"the model goes with a chain of {length} lines and the device has seen {known[0]}; "
-            "the middle was rolled back, or tells devices different things"
+            f"the signed model names a chain of {length} lines, and an earlier one named another "
+            f"chain of {known[0]}; the aggregator was rolled back, or the learner signed a false "
+            "chain: ask the operator, and call Device.forget_chain to go on"
         )
     if known is None or length > known[0]:
         rows.lengthen(task, length, head)

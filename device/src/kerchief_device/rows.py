@@ -99,12 +99,12 @@ class Rows(Protocol):
         """A decision of a task that is not gone."""
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
-        """Begin a decision, unless its id is known."""
+        """Begin a decision, unless its id is known in this task."""
 
-    def change(self, id: bytes, row: Row) -> None:
+    def change(self, id: bytes, task: bytes, row: Row) -> None:
         """Replace all of a decision but when it is due and the bytes of its model."""
 
-    def drop(self, id: bytes) -> None:
+    def drop(self, id: bytes, task: bytes) -> None:
         """Remove a decision."""
 
     def sweep(self, model: Posted | None) -> None:
@@ -114,10 +114,13 @@ class Rows(Protocol):
         """Decisions that are due or encoded, in the order in which they are due."""
 
     def chain(self, task: bytes) -> tuple[int, bytes] | None:
-        """Length and head of the longest chain that was seen."""
+        """Length and head of the longest chain that a signed model named."""
 
     def lengthen(self, task: bytes, length: int, head: bytes) -> None:
         """Remember a chain."""
+
+    def forget_chain(self, task: bytes) -> None:
+        """Remember no chain of a task."""
 
     def spent(self) -> Cost:
         """What all reports have cost."""

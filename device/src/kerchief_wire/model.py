@@ -64,7 +64,7 @@ class Model:
         release: how many releases it has taken in.
         round: how many users these speak about.
         length: of the chain that the learner last saw.
-        head: of that chain; a device that saw a longer one refuses this model.
+        head: of that chain; a device that saw a longer one in a signed model refuses this one.
         arrays: the numbers of the model, by name.
     """
 
@@ -130,7 +130,8 @@ class Status:
         task: whose status it is.
         state: running, or closed.
         epoch: what a report must say.
-        label: what a report should say; a lie costs noise or a refusal, never privacy.
+        label: what a report should say; a device follows it where status and model are signed, or
+            where every label brings the same noise (`crediting.md`, Theorem 2a).
     """
 
     task: bytes

@@ -30,6 +30,9 @@ _MOST_TABLE = 2**24
 _MOST_LABELS = 2**16
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
 _MOST_NUMBERS = 2**18
+_SIGNING_ROLES = ("aggregator", "learner")
+# Of bytes of a nonce, of bytes of a public key, and of keys of one party.
+_NONCE_BYTES, _KEY_BYTES, _MOST_KEYS = 16, 32, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,34 @@ class Reward:
     window_s: int
     jitter_s: int
     default: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    """Who plays a role of a task, and the public keys that sign its messages.
+
+    Attributes:
+        role: aggregator or learner.
+        operator: name of the person or organization that plays it, one printable line.
+        keys: one to three Ed25519 public keys of 32 bytes; a signature by any of them is valid.
+    """
+
+    role: str
+    operator: str
+    keys: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        """Check role, name and sizes."""
+        if self.role not in _SIGNING_ROLES:
+            raise InvalidValue(f"role is {self.role[:20]!r}; it must be aggregator or learner")
+        if not (self.operator.isprintable() and 0 < len(self.operator) <= 200):
+            raise InvalidValue("operator is empty, long or not printable; give one short line")
+        sizes = [len(key) for key in self.keys]
+        if not 1 <= len(sizes) <= _MOST_KEYS or set(sizes) != {_KEY_BYTES}:
+            raise InvalidValue(
+                f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MOST_KEYS} Ed25519 "
+                f"public keys of {_KEY_BYTES} bytes"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +266,10 @@ class Task:
         needs: users of each cohort; empty where every report is a cohort of its own.
         horizon: how many users may report.
         reward: what happens to late ones.
+        nonce: 16 random bytes, so that two runs with equal parameters are two tasks.
+        parties: who signs which messages; absent from the bytes where nobody does.
+        valid_s: seconds after its issue for which a signed message is valid; absent where nobody
+            signs.
         projection: what devices do to features before anything else; its bytes name none where
             there is none.
 
@@ -255,6 +290,9 @@ class Task:
     needs: tuple[int, ...]
     horizon: int
     reward: Reward
+    nonce: bytes
+    parties: tuple[Party, ...] = ()
+    valid_s: int = 0
     projection: Projection | None = None
 
     def __post_init__(self) -> None:
@@ -279,6 +317,9 @@ class Task:
                 f"a report has {self.size} numbers; every query needs one at least, and all of "
                 f"them together at most {_MOST_NUMBERS}"
             )
+        if len(self.nonce) != _NONCE_BYTES:
+            raise InvalidValue(f"the nonce has {len(self.nonce)} bytes; give {_NONCE_BYTES}")
+        self._check_parties()
         self._check_phases()
         self._check_projection()
         if self.size * max(1, len(self.needs)) > _MOST_TABLE:
@@ -298,15 +339,19 @@ class Task:
             InvalidValue: the numbers do not fit together.
         """
         tree = read(data)
-        if isinstance(tree, dict) and tree.get("projection", tree) is None:
-            raise CodecError("a task without a projection does not name one")
-        return unpack(cls, {"projection": None, **tree} if isinstance(tree, dict) else tree)
+        if isinstance(tree, dict):
+            if any(tree.get(name, tree) == absent for name, absent in _ABSENT.items()):
+                raise CodecError(
+                    f"a task names none of {', '.join(_ABSENT)} where it has none; make it anew"
+                )
+            tree = {**_ABSENT, **tree}
+        return unpack(cls, tree)
 
     @functools.cached_property
     def data(self) -> bytes:
         """The task as canonical bytes."""
         tree = pack(self)
-        return write({key: one for key, one in tree.items() if key != "projection" or one})
+        return write({key: one for key, one in tree.items() if one != _ABSENT.get(key, tree)})
 
     @functools.cached_property
     def id(self) -> bytes:
@@ -332,16 +377,43 @@ class Task:
         return cohort if self.needs else 0
 
     def enters(self, label: int, cohort: int) -> bool:
-        """Whether a report of a label may enter a cohort: never with less noise than it needs.
-
-        No device makes a report for a cohort that is not open yet.
-        """
+        """Whether a report of a label may enter a cohort: never with less noise than it needs."""
         if not self.needs:
             return label == 0
         if isinstance(self.program, Phased):
             # What another group answers means something else.
             return label == cohort
-        return label <= cohort and all(_enters(one, label, cohort) for one in self.noise)
+        return all(_enters(one, label, cohort) for one in self.noise)
+
+    def keys(self, role: str) -> tuple[bytes, ...]:
+        """The public keys of a role; none where its messages are not signed."""
+        return tuple(key for party in self.parties if party.role == role for key in party.keys)
+
+    @property
+    def has_signed_labels(self) -> bool:
+        """Whether both messages that decide a report's label are signed: status and model."""
+        return all(self.keys(role) for role in _SIGNING_ROLES)
+
+    @functools.cached_property
+    def noisiest_label(self) -> int | None:
+        """A label whose reports bring at least the noise of every other label.
+
+        None where there is no such label, or where a report of one label cannot stand for another.
+        """
+        tables = [noise.coins for noise in self.noise if isinstance(noise, Coins)]
+        cohorts = range(len(self.needs))
+        label = max(cohorts, key=lambda cohort: [table[cohort] for table in tables], default=0)
+        return label if all(self.enters(label, cohort) for cohort in cohorts) else None
+
+    @functools.cached_property
+    def has_equal_noise(self) -> bool:
+        """Whether a report brings the same noise whatever its label is."""
+        tables = [
+            noise.coins if isinstance(noise, Coins) else noise.keep
+            for noise in self.noise
+            if isinstance(noise, Coins | Bits)
+        ]
+        return all(len(set(table)) <= 1 for table in tables)
 
     @functools.cached_property
     def parts(self) -> tuple[slice, ...]:
@@ -365,6 +437,21 @@ class Task:
     def _bounds(self) -> tuple[Bounds, ...]:
         labels = range(max(1, len(self.needs)))
         return tuple(_together([one.bounds(label) for one in self.noise]) for label in labels)
+
+    def _check_parties(self) -> None:
+        """Refuse parties whose messages could be mistaken for another's, or never expire."""
+        keys = [key for party in self.parties for key in party.keys]
+        roles = [party.role for party in self.parties]
+        if len(set(roles)) < len(roles) or len(set(keys)) < len(keys):
+            raise InvalidValue(
+                "a role or a public key occurs twice among the parties; name each role once, with "
+                "keys of its own"
+            )
+        if not (0 < self.valid_s < 2**31 if self.parties else self.valid_s == 0):
+            raise InvalidValue(
+                f"valid_s is {self.valid_s} with {len(self.parties)} parties; it must be 1 to "
+                "2**31 - 1 seconds where messages are signed, and 0 where none is"
+            )
 
     def _check_projection(self) -> None:
         """Refuse one that leads elsewhere than to what the program takes."""
@@ -418,11 +505,15 @@ class Task:
             )
 
 
+# Fields that are absent from the bytes of a task, and what they are then.
+_ABSENT: dict[str, Any] = {"parties": [], "projection": None, "valid_s": 0}
+
+
 def _enters(noise: Any, label: int, cohort: int) -> bool:
-    """Coins: at least as many as are wanted. Bits: exactly those, as certificates differ."""
+    """Coins: at least as many as are wanted. Bits: kept as often, or the sum means nothing."""
     if isinstance(noise, Coins):
         return noise.coins[cohort] <= noise.coins[label]
-    return not isinstance(noise, Bits) or label == cohort
+    return not isinstance(noise, Bits) or noise.keep[label] == noise.keep[cohort]
 
 
 def _together(bounds: list[Bounds]) -> Bounds:

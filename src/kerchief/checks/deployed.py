@@ -28,7 +28,7 @@ from kerchief.core.errors import BudgetExceeded
 from kerchief.policies.context_free.base import LOSS
 from kerchief.privacy import RandomizedResponse, Trust
 from kerchief.roles.context_free import unit_of
-from kerchief.roles.deployment import Deployment, assembled
+from kerchief.roles.deployment import Deployment, TaskOptions, assembled
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Budget, Device
 from kerchief_device.randomize import randomize
@@ -70,7 +70,8 @@ def _deployed(case: Case) -> Deployment:
     made, problem = case.arranged(), case.problem
     promise = dataclasses.replace(case.promise(), rounds=problem.horizon)
     rule = {"window_s": 0, "jitter_s": 0, "default": None}
-    return assembled(made, problem, promise, {}, name=case.name, rule=rule)
+    options = TaskOptions(name=case.name, rule=rule, nonce=bytes(16))
+    return assembled(made, problem, promise, {}, options)
 
 
 def _expect_same_learner(case: Case, made: Deployment) -> None:
@@ -85,7 +86,8 @@ def _expect_same_learner(case: Case, made: Deployment) -> None:
                 (one, _memo(policy, state, one.action.array, np.int32(round)))
                 for round, one in enumerate(questions, start=answered)
             ]
-            reports = [_honest(made, one, rng) for one in questions]
+            epoch = server.status().epoch
+            reports = [_honest(made, one, epoch, rng) for one in questions]
             server.take([one.write(made.task) for one in reversed(reports)])
             for (question, memo), report in reversed(list(zip(asked, reports, strict=True))):
                 heard = made.task.noise[0].estimate(report.numbers, users=1, label=0)
@@ -104,12 +106,12 @@ def _expect_same_state(server: Any, policy: Any, state: Any, answered: int) -> N
     expect(close and server.stopped == bool(over), seen=seen, expected=expected)
 
 
-def _honest(made: Deployment, question: Question, rng: np.random.Generator) -> Report:
+def _honest(made: Deployment, question: Question, epoch: int, rng: np.random.Generator) -> Report:
     """A report about a random end of the interval."""
     query: Any = made.privatizers[LOSS].query
     value = np.array([rng.choice([query.low, query.high])])
     numbers = randomize(made.task.noise[0], value, 0, rng.bytes)
-    return Report(label=0, epoch=0, id=question.id, numbers=numbers)
+    return Report(label=0, epoch=epoch, id=question.id, numbers=numbers)
 
 
 _memo = jax.jit(lambda policy, *given: policy.memo(*given))

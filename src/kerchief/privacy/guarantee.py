@@ -38,15 +38,18 @@ _FROM_WHOM = {
     ),
     Trust.SHUFFLE: (
         "It protects from everyone who sees the shuffled messages, "
-        "as long as the shuffler does not collude with them."
+        "as long as the shuffler does not collude with them "
+        "and nobody else reads a report on its way to it."
     ),
     Trust.JOINT: (
         "It protects from everyone but the trusted curator and the user in question, "
-        "even if all other users put together everything that they are shown."
+        "even if all other users put together everything that they are shown, "
+        "as long as only the curator reads reports."
     ),
     Trust.CENTRAL: (
         "It protects from everyone but the trusted curator, "
-        "which releases noisy sums over batches of users and nothing else."
+        "which releases noisy sums over batches of users and nothing else, "
+        "as long as only the curator reads reports."
     ),
 }
 

@@ -135,6 +135,18 @@ class BitSums(CohortSums):
             )
         return self
 
+    def evened(self, batches: int) -> BitSums:
+        """The same protocol with the least keep parameter of its first batches in every batch.
+
+        Then a report has the same noise whatever batch it is made for. Keeping a bit less often is
+        post-processing of keeping it more often, so these batches keep their promise (`bits.md`).
+        """
+        least = min(one.keep for one in self.batches[:batches])
+        noise = _Deployed(
+            batches=tuple(dataclasses.replace(one, keep=least) for one in self.batches)
+        )
+        return self.with_noise(lambda _: noise)
+
     @property
     def batches(self) -> tuple[ExactResponse, ...]:
         """The exact response of every batch (host only)."""

@@ -148,6 +148,7 @@ class Bandit(Guarded):
             window_s=window_s,
             default=default,
             project=project,
+            in_process=True,
         )
         if made.phases:
             raise InvalidValue(
@@ -230,7 +231,12 @@ class Bandit(Guarded):
             )
             self._pending = Pending(folder / "device.db")
         self._device = Device(
-            made.task, pending=self._pending, code=code, listed=listed, clock=self._clock
+            made.task,
+            pending=self._pending,
+            code=code,
+            listed=listed,
+            clock=self._clock,
+            in_process=True,
         )
         self._learner, self._looked = Learner(made), time.monotonic()
         self._over = self._middle.status().state != "running"

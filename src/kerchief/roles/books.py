@@ -48,7 +48,7 @@ class Books:
         lines: of the chain.
         receipts: every charge, settled or not.
         drawn: every release that the middle added noise to, or made of a whole cohort.
-        epochs: their numbers, in the order in which the task began anew; the first is 0.
+        epochs: their numbers, in the order in which the task began anew.
         ended: whether it is over.
         head: the hash of the last line, which anyone may keep elsewhere.
     """
@@ -70,12 +70,14 @@ class Books:
         """
         head = follow(lines)
         match lines[0].content:
-            case {"config": config, **rest} if lines[0].kind == "open" and not rest:
+            case {"config": config, "epoch": int() as first, **rest} if (
+                lines[0].kind == "open" and not rest and 0 <= first < 2**32
+            ):
                 task = Task.read(canonical.write(config))
             case _:
-                raise Fenced("the chain does not begin with a task")
+                raise Fenced("the chain does not begin with a task and its first epoch")
         receipts: list[Receipt] = []
-        drawn, epochs, ended = [], [0], False
+        drawn, epochs, ended = [], [first], False
         for line in lines[1:]:
             if ended:
                 raise Fenced(f"line {line.number} comes after the end of the task")
@@ -173,9 +175,9 @@ class Books:
         ]
 
 
-def opened(task: Task) -> bytes:
-    """The body of a chain's first line."""
-    return canonical.write({"config": canonical.read(task.data)})
+def opened(task: Task, epoch: int) -> bytes:
+    """The body of a chain's first line: the task, and the number of its first epoch."""
+    return canonical.write({"config": canonical.read(task.data), "epoch": epoch})
 
 
 def charges(made: Deployment, epoch: int) -> list[Charge]:

@@ -11,7 +11,8 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -62,6 +63,7 @@ from kerchief_wire.task import (
     Library,
     Optimist,
     OwnModels,
+    Party,
     Phased,
     Program,
     Promise,
@@ -71,6 +73,8 @@ from kerchief_wire.task import (
 
 # What a round is made of, by what the bandit hears.
 _KINDS = {"totals": "contextual", "reports": "context-free", "phases": "phased"}
+# Seconds for which a signed message is valid, unless the task says otherwise.
+_VALID_S = 3600
 # The finest grid of exact sums where no noise decides it.
 _FINEST = 40
 
@@ -132,6 +136,35 @@ class _Asked:
     given: str | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """What a task says besides its bandit, its problem and its guarantee.
+
+    Attributes:
+        name: what people call the task.
+        rule: window_s, jitter_s and default, as `deploy` takes them.
+        nonce: 16 random bytes, so that two runs with equal parameters are two tasks.
+        parties: who signs the status and the model.
+        valid_s: seconds for which these are valid.
+        in_process: whether all roles run in one process, where no status can be false.
+        projection: what devices do to features before anything else.
+    """
+
+    name: str
+    rule: Mapping[str, Any]
+    nonce: bytes
+    parties: tuple[Party, ...] = ()
+    valid_s: int = 0
+    in_process: bool = False
+    projection: Projection | None = None
+
+    @property
+    def has_trusted_labels(self) -> bool:
+        """Whether devices may follow the label in a status: cohorts may then differ in noise."""
+        roles = {party.role for party in self.parties}
+        return self.in_process or roles == {"aggregator", "learner"}
+
+
 def deploy(
     *,
     policy: str | AnyPolicy,
@@ -145,8 +178,17 @@ def deploy(
     jitter_s: int = 0,
     default: float | None = None,
     project: int | Projection | None = None,
+    parties: Sequence[Party] = (),
+    valid_s: int | None = None,
+    in_process: bool = False,
+    nonce: bytes | None = None,
 ) -> Deployment:
     """Make a task.
+
+    Under shuffle trust, name the keys of the aggregator and of the learner in `parties` where
+    devices hear of the status and the model over a network. Without both, every report brings as
+    much noise as the smallest cohort needs, so that a false status cannot lower it. Totals of large
+    cohorts are then much noisier.
 
     Args:
         policy: a registered bandit's name, `best`, or a bandit.
@@ -163,6 +205,12 @@ def deploy(
             got no answer has the greatest loss, or no difference.
         project: onto how many numbers devices map features before anything else, by a public
             random projection; or that projection.
+        parties: who signs the status and the model, and their public keys; devices then refuse
+            what is not signed.
+        valid_s: seconds for which a signed message is valid; an hour if None.
+        in_process: all roles run in one process, as in `Bandit`: devices follow the label of the
+            status without signatures. Devices elsewhere do not (`Device`).
+        nonce: 16 bytes that no other task has; random if None. Anything but None is for tests.
 
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
@@ -186,9 +234,17 @@ def deploy(
         numbers={key: at_least(key, one, 0.0) for key, one in (numbers or {}).items()},
         given=None if isinstance(policy, str) else _fingerprint(policy),
     )
-    rule = {"window_s": window_s, "jitter_s": jitter_s, "default": default}
-    label = name or (policy if isinstance(policy, str) else type(policy).__name__)
-    return _made(policy, problem, guarantee, asked, name=label, rule=rule, projection=projection)
+    lasts = _VALID_S if valid_s is None and parties else valid_s
+    options = TaskOptions(
+        name=name or (policy if isinstance(policy, str) else type(policy).__name__),
+        rule={"window_s": window_s, "jitter_s": jitter_s, "default": default},
+        nonce=os.urandom(16) if nonce is None else nonce,
+        parties=tuple(parties),
+        valid_s=0 if lasts is None else whole("valid_s", lasts, low=1, high=2**31 - 1),
+        in_process=in_process,
+        projection=projection,
+    )
+    return _made(policy, problem, guarantee, asked, options)
 
 
 def _word(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
@@ -220,9 +276,16 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     promise = guarantee_of(task)
     if policy is not None:
         asked = dataclasses.replace(asked, given=_fingerprint(policy))
-    rule = vars(task.reward)
-    through = task.projection
-    made = _made(given, problem, promise, asked, name=task.name, rule=rule, projection=through)
+    options = TaskOptions(
+        name=task.name,
+        rule=vars(task.reward),
+        nonce=task.nonce,
+        parties=task.parties,
+        valid_s=task.valid_s,
+        in_process=not task.has_equal_noise,
+        projection=task.projection,
+    )
+    made = _made(given, problem, promise, asked, options)
     if made.task.data != task.data:
         raise Fenced(
             "the task's numbers are not what its promise needs with this version of the program; "
@@ -252,10 +315,7 @@ def _made(
     problem: AnyProblem,
     guarantee: Guarantee,
     asked: _Asked,
-    *,
-    name: str,
-    rule: Mapping[str, Any],
-    projection: Projection | None,
+    options: TaskOptions,
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
     protection = Protection(guarantee=guarantee, mechanism=asked.mechanism)
@@ -263,16 +323,7 @@ def _made(
     phases: tuple[Phase, ...] = ()
     if isinstance(made.policy, PhasePolicy):
         made, phases = _by_phases(made.policy, protection)
-    return assembled(
-        made,
-        problem,
-        guarantee,
-        asked,
-        name=name,
-        rule=rule,
-        phases=phases,
-        projection=projection,
-    )
+    return assembled(made, problem, guarantee, asked, options, phases=phases)
 
 
 def assembled(
@@ -280,11 +331,9 @@ def assembled(
     problem: AnyProblem,
     guarantee: Guarantee,
     asked: Any,
+    options: TaskOptions,
     *,
-    name: str,
-    rule: Mapping[str, Any],
     phases: tuple[Phase, ...] = (),
-    projection: Projection | None = None,
 ) -> Deployment:
     """The task of a bandit and its protection.
 
@@ -293,10 +342,8 @@ def assembled(
         problem: the public bounds.
         guarantee: what each user is promised.
         asked: which bandit was asked for, as the task will say.
-        name: what people call the task.
-        rule: window_s, jitter_s and default, as `deploy` takes them.
+        options: everything else; the problem is what is left after its projection.
         phases: that may be played, where the bandit goes by phases.
-        projection: what devices do to features first; the problem is what is left then.
     """
     policy = _deployable(made.policy, problem)
     users = sum(int(phase.clients) for phase in phases) or problem.horizon
@@ -305,9 +352,14 @@ def assembled(
         one: _exact(one, policy, made.privatizers[one]) for one in sorted(made.privatizers)
     }
     needs = _needs(privatizers, users)
+    if not options.has_trusted_labels:
+        privatizers = {
+            name: one.evened(len(needs)) if isinstance(one, BitSums) else one
+            for name, one in privatizers.items()
+        }
     program = _program(policy, problem, privatizers)
     task = Task(
-        name=name,
+        name=options.name,
         trust=str(guarantee.trust),
         bandit=_KINDS[policy.feedback],
         promise=Promise(
@@ -322,11 +374,14 @@ def assembled(
         problem=packed(problem),
         program=program,
         queries=tuple(privatizers),
-        noise=tuple(_noise(one, guarantee, needs, users) for one in privatizers.values()),
+        noise=tuple(_noise(one, guarantee, needs, users, options) for one in privatizers.values()),
         needs=needs,
         horizon=users,
-        reward=_reward(problem, program, **rule),
-        projection=projection,
+        reward=_reward(problem, program, **options.rule),
+        nonce=options.nonce,
+        parties=options.parties,
+        valid_s=options.valid_s,
+        projection=options.projection,
     )
     return Deployment(
         task=task,
@@ -538,7 +593,11 @@ def _phased(policy: PhasePolicy) -> Phased:
 
 
 def _noise(
-    privatizer: Privatizer, guarantee: Guarantee, needs: tuple[int, ...], horizon: int
+    privatizer: Privatizer,
+    guarantee: Guarantee,
+    needs: tuple[int, ...],
+    horizon: int,
+    options: TaskOptions,
 ) -> wire.Noise:
     """The noise of one query in the words of the wire."""
     query = privatizer.query
@@ -547,7 +606,7 @@ def _noise(
         kept = tuple(round(one.keep * wire.KEEP_UNITS) for one in privatizer.batches[: len(needs)])
         return wire.Bits(size=query.size, bits=first.bits, bound=first.bound, keep=kept)
     if isinstance(privatizer, ShuffledSums):
-        return _coins(privatizer.coins, guarantee, needs)
+        return _coins(privatizer.coins, guarantee, needs, options)
     if isinstance(privatizer, PrefixSums):
         assert isinstance(privatizer.noise, ExactContinualNoise)
         return _statistic(query, _grid_bits(privatizer.noise.grid))
@@ -559,9 +618,16 @@ def _noise(
     return _statistic(query, _finest(query, horizon))
 
 
-def _coins(noise: ExactBinomial, guarantee: Guarantee, needs: tuple[int, ...]) -> wire.Coins:
-    """Enough coins that those of the honest part of each cohort suffice (`crediting.md`)."""
+def _coins(
+    noise: ExactBinomial, guarantee: Guarantee, needs: tuple[int, ...], options: TaskOptions
+) -> wire.Coins:
+    """Enough coins that those of the honest part of each cohort suffice (`crediting.md`).
+
+    Every cohort gets those of the smallest one where a device cannot trust the label of a status.
+    """
     coins = tuple(-(-noise.trials // max(1, guarantee.counted(need))) for need in needs)
+    if not options.has_trusted_labels:
+        coins = (max(coins),) * len(coins)
     return wire.Coins(
         size=noise.dimension,
         step_bits=_grid_bits(noise.step),

@@ -145,7 +145,8 @@ class Learner(Follower):
         self._sums = {
             name: _nothing(desk) for name, desk in zip(made.task.queries, self._desks, strict=True)
         }
-        self._epoch, self._epoch_releases = 0, 0
+        self._epoch: int | None = None
+        self._epoch_releases = 0
         self._last = dict.fromkeys(made.task.queries, -1)
         self._choosy = type(self._policy).due is not Policy.due
         self._waiting = _Waiting(

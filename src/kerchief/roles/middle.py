@@ -207,11 +207,13 @@ class Middle(Guarded):
             self._bear_witness(dataclasses.replace(row, witnessed=seen))
 
     def _begin(self, at: Transaction) -> Row:
-        line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task))
+        # Drawn, so that a store that was begun elsewhere with this task takes other reports.
+        epoch = _unused((), self.task.id + self._source(32))
+        line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task, epoch))
         row = Row(
             config=self.task.data,
             state="running",
-            epoch=0,
+            epoch=epoch,
             cohort=0,
             releases=0,
             length=1,
@@ -230,7 +232,7 @@ class Middle(Guarded):
         books = Books.of(at.lines())
         if books.head != row.head or len(books.lines) != row.length:
             raise Fenced("the chain in the store does not end where the store says")
-        if row.config != self.task.data or books.lines[0].body != opened(self.task):
+        if row.config != self.task.data or books.task.data != self.task.data:
             raise Fenced("the store holds another task")
         books.check(self.made)
         check_releases(books, at.releases(0, len(books.drawn) + 1))

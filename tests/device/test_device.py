@@ -33,7 +33,7 @@ from kerchief_wire.errors import BudgetExceeded, InvalidValue, Refused
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Floats, OneBit
 from kerchief_wire.report import Report
-from kerchief_wire.task import Library, Reward, Task
+from kerchief_wire.task import Library, Optimist, Reward, Task
 
 TASK = task()
 SLOW = task(reward=Reward(window_s=100, jitter_s=50, default=0.0))
@@ -504,14 +504,14 @@ def test_threads_share_a_device() -> None:
 
 def _huge(of: Task) -> Model:
     """A model whose numbers are finite, and whose values of arms are not."""
-    arrays = {
-        "estimate": Numbers.of(np.full(2, -1.7e308)),
-        "inverse": Numbers.of(np.eye(2)),
-        "width": Numbers.of(np.array(0.0)),
-        "sample": Numbers.of(np.zeros((2, 2))),
-        "widen": Numbers.of(np.zeros((2, 2))),
+    assert isinstance(of.program, Optimist)
+    shapes = {
+        "bound": {"inverse": np.eye(2), "width": np.array(0.0)},
+        "guess": {"sample": np.zeros((2, 2)), "widen": np.zeros((2, 2))},
     }
-    return dataclasses.replace(model(of), arrays=arrays)
+    arrays = {"estimate": np.full(2, -1.7e308), **shapes[of.program.choice]}
+    posted = {name: Numbers.of(array) for name, array in arrays.items()}
+    return dataclasses.replace(model(of), arrays=posted)
 
 
 @pytest.mark.parametrize("choice", ["bound", "guess"])

@@ -7,15 +7,21 @@ the device draws for itself. A guess protects nobody: it may come from any sourc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief_device.constant_time import flush
 from kerchief_device.source import Randomness, drawn
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
+
+
+_KINDS = {"f": "real", "i": "whole", "b": "true or false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,27 +64,27 @@ def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
     Raises:
         InvalidValue: as there.
     """
-    return Beliefs(
-        estimate=read_array(model, "estimate", (dim,)),
-        sample=read_array(model, "sample", (dim, dim)),
-        widen=read_array(model, "widen", (dim, dim)),
-        weights=read_array(model, "weights", (dim, dim)) if reweighed else None,
-        reference=read_array(model, "reference", (dim,)) if reweighed else None,
-    )
+    shapes: dict[str, tuple[int, ...]] = {
+        "estimate": (dim,),
+        "sample": (dim, dim),
+        "widen": (dim, dim),
+    }
+    if reweighed:
+        shapes |= {"weights": (dim, dim), "reference": (dim,)}
+    return Beliefs(**read_reals(model, shapes))
 
 
 def ellipsoid(model: Model, dim: int) -> Ellipsoid:
     """Read a posted model, which a stranger may have written.
 
     Raises:
-        InvalidValue: it lacks an array, or has one of another shape or with numbers that are not
+        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
             finite.
     """
-    return Ellipsoid(
-        estimate=read_array(model, "estimate", (dim,)),
-        inverse=read_array(model, "inverse", (dim, dim)),
-        width=read_array(model, "width", ()).item(),
-    )
+    shapes = {"estimate": (dim,), "inverse": (dim, dim), "width": ()}
+    arrays = read_reals(model, shapes)
+    width = arrays.pop("width").item()
+    return Ellipsoid(**arrays, width=width)
 
 
 def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
@@ -136,17 +142,48 @@ def first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
     return int(allowed[value[allowed].argmax()])
 
 
-def read_array(model: Model, name: str, shape: tuple[int, ...]) -> Floats:
-    """One array of a posted model, which a stranger may have written.
+def read_reals(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
+    """The arrays of a posted model, which a stranger may have written, as float64.
+
+    Numbers that are too small or too large for steady arithmetic are flushed (`constant_time.py`).
 
     Raises:
-        InvalidValue: there is none, or one of another shape or with numbers that are not finite.
+        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
+            finite.
     """
-    numbers = model.arrays.get(name)
-    if numbers is None or numbers.shape != shape or not numbers.dtype.startswith("<f"):
-        found = "no such array" if numbers is None else f"{numbers.dtype} of shape {numbers.shape}"
-        raise InvalidValue(f"the model's {name} is {found}; it must be real, of shape {shape}")
-    array = numbers.array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidValue(f"the model's {name} is not finite; read the billboard again")
-    return array
+    arrays = read_arrays(model, {name: ("f", shape) for name, shape in shapes.items()})
+    return {name: flush(array.astype(np.float64)) for name, array in arrays.items()}
+
+
+def read_arrays(
+    model: Model, forms: Mapping[str, tuple[str, tuple[int, ...]]]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a posted model: exactly those that a program uses, in their forms.
+
+    Nothing else is kept with a decision, so what a device stores is bounded by its task.
+
+    Args:
+        model: that a stranger may have written.
+        forms: of each array, its kind (f, i or b, as in NumPy) and its shape.
+
+    Raises:
+        InvalidValue: it has other arrays, or one of another form or with numbers that are not
+            finite.
+    """
+    arrays = {}
+    for name, (kind, shape) in forms.items():
+        numbers = model.arrays.get(name)
+        if numbers is None or numbers.shape != shape or numbers.dtype[1] != kind:
+            form = "missing" if numbers is None else f"{numbers.dtype} of shape {numbers.shape}"
+            raise InvalidValue(
+                f"the model's {name} is {form:.80}; it must be {_KINDS[kind]}, of shape {shape}"
+            )
+        arrays[name] = numbers.array
+        if not np.isfinite(arrays[name]).all():
+            raise InvalidValue(f"the model's {name} is not finite; read the billboard again")
+    if len(model.arrays) > len(forms):
+        raise InvalidValue(
+            f"the model has {len(model.arrays)} arrays; its task uses {len(forms)}: "
+            f"{', '.join(forms)}"
+        )
+    return arrays

@@ -18,7 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.samplers import UNITS, Randomness, below, word
+from kerchief_device.constant_time import flush
+from kerchief_device.samplers import UNITS, Randomness, chosen_rank, word
 from kerchief_wire.noise import Compass, Floats
 
 _TINY = 1e-30
@@ -37,12 +38,8 @@ def reported(noise: Compass, statistic: Floats, source: Randomness, listed: Cand
     lengths = np.sqrt((drawn * drawn).sum(1, keepdims=True))
     directions = drawn / np.maximum(lengths, _TINY)
     unit = _unit(noise, statistic, directions[-1, :-1], source)
-    others = noise.candidates - noise.listed
-    ranked = np.argpartition(directions[:-1] @ unit, others)
-    if word(source) < noise.units:
-        place = others + below(noise.listed, source)
-    else:
-        place = below(others, source)
+    ranked = np.argpartition(directions[:-1] @ unit, noise.candidates - noise.listed)
+    place = chosen_rank(noise.units, noise.candidates, noise.listed, source)
     return read(noise, directions[ranked[place]])
 
 
@@ -57,26 +54,27 @@ def read(noise: Compass, direction: Floats) -> Floats:
     return np.concatenate([matrix, noise.vector * x])
 
 
-def told(noise: Compass, statistic: Floats) -> tuple[Floats | None, float, float]:
-    """The direction, if there is one, the response as a share of the greatest, and the weight."""
+def told(noise: Compass, statistic: Floats, anywhere: Floats) -> tuple[Floats, float, float]:
+    """The direction, the response as a share of the greatest, and the weight.
+
+    Where the statistic tells of no direction, that is `anywhere`, and the others are 0. The
+    operations are the same in both cases.
+    """
     rows, columns, scales = layout(noise.dim)
     cut = len(rows)
-    numbers = np.clip(np.where(np.isfinite(statistic), statistic, 0.0), -1e100, 1e100)
+    numbers = np.clip(flush(statistic), -1e100, 1e100)
     flat, vector = numbers[:cut] / (scales * noise.square), numbers[cut:] / noise.pull
-    diagonal = flat[rows == columns]
-    weight = min(max(float(diagonal.sum()), 0.0), 1.0)
+    weight = min(max(float(flat[rows == columns].sum()), 0.0), 1.0)
     # x xᵀ again, whose trace is one; if nothing was added up, x is nowhere.
-    if not numbers.any():
-        return None, 0.0, 0.0
     matrix = np.empty((noise.dim, noise.dim))
     matrix[rows, columns] = matrix[columns, rows] = flat
     matrix += (1 - weight) / noise.dim * np.eye(noise.dim)
-    column = matrix[:, int(np.argmax(np.diag(matrix)))]
+    column = flush(matrix[:, int(np.argmax(np.diag(matrix)))])
     length = math.sqrt(float(column @ column))
-    if not 0 < length < math.inf:
-        return None, 0.0, 0.0
-    x = column / length
-    return x, min(max(float(vector @ x), -1.0), 1.0), weight
+    there = (float(np.abs(numbers).max()) > 0) & (0 < length < math.inf)
+    own = max(math.sqrt(float(anywhere @ anywhere)), _TINY)
+    x = np.where(there, column, anywhere) / (own, length)[there]
+    return x, there * min(max(float(vector @ x), -1.0), 1.0), there * weight
 
 
 @functools.lru_cache(maxsize=64)
@@ -88,9 +86,7 @@ def layout(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
 
 def _unit(noise: Compass, statistic: Floats, anywhere: Floats, source: Randomness) -> Floats:
     """The unit vector that stands for the statistic, after its two coins."""
-    x, response, weight = told(noise, statistic)
-    if x is None:
-        x = anywhere / max(math.sqrt(float(anywhere @ anywhere)), _TINY)
+    x, response, weight = told(noise, statistic, anywhere)
     sign = _coin((1 + response) / 2, source)
     side = _coin(weight, source)
     return np.append(math.sqrt(1 - noise.lean**2) * sign * x, noise.lean * side)
@@ -98,4 +94,4 @@ def _unit(noise: Compass, statistic: Floats, anywhere: Floats, source: Randomnes
 
 def _coin(chance: float, source: Randomness) -> float:
     """1 with this chance, to 32 bits, else -1."""
-    return 1.0 if word(source) < UNITS * chance else -1.0
+    return 2.0 * (float(word(source)) < UNITS * chance) - 1.0

@@ -248,7 +248,7 @@ class Device:
         Raises:
             InvalidValue: now is no number.
         """
-        now = self._clock() if now is None else _number(now)
+        now = self._now() if now is None else _number(now)
         if now is None:
             raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
         return tuple(one.hex() for one in self._pending.due(self.task.id, now))
@@ -275,9 +275,9 @@ class Device:
         verified = self._verified_status(status)
 
         def check(row: Row) -> None:
-            if self._clock() < row.due:
+            if (now := self._now()) < row.due:
                 raise InvalidValue(
-                    f"decision {id} is due in {row.due - self._clock():.0f} seconds; report it "
+                    f"decision {id} is due in {row.due - now:.0f} seconds; report it "
                     "then, so that the time of a report tells nothing of the reward"
                 )
             self._check_report(row, verified)
@@ -325,20 +325,27 @@ class Device:
         if not rule.window_s:
             return -math.inf
         delay = rule.jitter_s * (int.from_bytes(random, "little") / 2**64)
-        return self._clock() + rule.window_s + delay
+        return self._now() + rule.window_s + delay
+
+    def _now(self) -> float:
+        """The clock's time, which decides what is due."""
+        now = _number(self._clock())
+        if now is None:
+            raise InvalidValue("the clock gives no finite number; it must give seconds since 1970")
+        return now
 
     def _verified_model(self, model: Model | Signed) -> Model:
         """The model, verified: the signature of the last one once, and its age at every call."""
         known = self._posted
         if known is not None and model is known.model and not self.task.keys("learner"):
             return known.model
-        found = verify_message(self.task, Model, model, self._clock(), self._signed_model)
+        found = verify_message(self.task, Model, model, self._now(), self._signed_model)
         if isinstance(model, Signed):
             self._signed_model = model, found
         return found
 
     def _verified_status(self, status: Status | Signed) -> Status:
-        return verify_message(self.task, Status, status, self._clock())
+        return verify_message(self.task, Status, status, self._now())
 
     def _verified_question(self, question: bytes | Signed) -> Question:
         if not isinstance(question, Signed):
@@ -346,7 +353,7 @@ class Device:
                 "the question has no signature, and the task names keys of the aggregator; pass "
                 "a signed question"
             )
-        return verify_message(self.task, Question, question, self._clock())
+        return verify_message(self.task, Question, question, self._now())
 
     def _signed_chain(self, model: Model) -> tuple[int, bytes] | None:
         """Length and head of a verified model's chain, to be remembered; none of an unsigned one.
@@ -371,7 +378,9 @@ class Device:
         """Encode, add noise, and write; called with the store's lock held."""
         task, label = self.task, self._label(status)
         features = np.frombuffer(row.features or b"", np.float64)
-        reward = task.reward.default if row.reward is None else row.reward
+        # No branch: silence takes the same operations as a reward.
+        rewards: tuple[Any, float] = (row.reward, task.reward.default)
+        reward: float = rewards[row.reward is None]
         model = None if row.posted is None else row.posted.model
         found = self._code.statistics(model, features, reward)
         if len(found) != len(task.noise):

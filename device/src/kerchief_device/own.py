@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.act import first_best, guess, read_array
-from kerchief_device.record import into_ball, within
+from kerchief_device.act import first_best, guess, read_reals
+from kerchief_device.constant_time import clip
+from kerchief_device.record import into_ball
 from kerchief_device.source import Randomness
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
@@ -57,11 +58,8 @@ class Sampled:
         read = self._read
         if read is None or read[0] is not model:
             arms, dim = self._program.arms, self._program.dim
-            seen = OwnBeliefs(
-                estimate=read_array(model, "estimate", (arms, dim)),
-                sample=read_array(model, "sample", (arms, dim, dim)),
-            )
-            self._read = read = model, seen
+            shapes = {"estimate": (arms, dim), "sample": (arms, dim, dim)}
+            self._read = read = model, OwnBeliefs(**read_reals(model, shapes))
         return read[1]
 
 
@@ -92,10 +90,10 @@ def encode(program: OwnModels, features: Floats, arm: int, reward: float) -> Flo
     """
     count = _varying(program)
     z = into_ball(features[:count], program.varying)
-    y = within(reward, program.low, program.high) - program.offset
+    y = clip(reward, program.low, program.high) - program.offset
     u = np.append(z, program.lever) if program.lever else z
-    blocks = np.zeros((2, program.arms, program.dim))
-    blocks[:, min(max(arm, 0), program.arms - 1)] = y * u, program.weight * u
+    played = np.arange(program.arms) == min(max(arm, 0), program.arms - 1)
+    blocks = np.where(played[:, None], np.stack([y * u, program.weight * u])[:, None], 0.0)
     rows, columns = np.triu_indices(count)
     pooled = z[rows] * z[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
     return np.concatenate([blocks.ravel(), program.balance * pooled])[: own_size(program)]

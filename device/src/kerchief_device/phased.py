@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.record import into_ball, within
+from kerchief_device.act import read_arrays
+from kerchief_device.constant_time import flush
+from kerchief_device.record import into_ball
 from kerchief_wire.errors import InvalidValue, Refused
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
@@ -20,7 +22,6 @@ from kerchief_wire.task import Phased
 _CLIENT = b"kerchief/1 client\0"
 
 _MOST = 2**12
-_KINDS = {"f": "real", "i": "whole", "b": "true or false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +42,10 @@ class Place:
 
 
 class Survey:
-    """The light code of a `Phased` program."""
+    """The light code of a `Phased` program; what it reads of a model is kept until the next one."""
 
-    def __init__(self, program: Phased) -> None:
-        """Take the program.
+    def __init__(self, program: Phased, *, arms: int, horizon: int) -> None:
+        """Take the program, and the problem's numbers of actions and of rounds.
 
         Raises:
             InvalidValue: a number of it is outside its bounds.
@@ -56,7 +57,8 @@ class Survey:
                 f"rewards are {program.low} to {program.high}, and groups, actions and answers "
                 f"{sizes}; these must be 1 to {_MOST}: make the task anew"
             )
-        self._program = program
+        self._program, self._arms, self._horizon = program, arms, horizon
+        self._read: tuple[Model, dict[str, NDArray[Any]]] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
         """Nothing is chosen here: the actions of a phase are public."""
@@ -69,19 +71,27 @@ class Survey:
             Refused: nobody is asked any more.
             InvalidValue: the model is of another phase, or none of this program.
         """
-        program = self._program
-        if bool(_array(model, "done", (), "b")):
+        program, arrays = self._program, self._arrays(model)
+        if bool(arrays["done"]):
             raise Refused("over", "the bandit has settled and asks nobody any more")
         phase, group = divmod(label, program.groups)
-        said = int(_array(model, "phase", (), "i"))
-        if said != phase:
+        if int(arrays["phase"]) != phase:
             raise InvalidValue(
-                f"the model is of phase {said} and reports are taken for phase {phase}; read both "
-                "again, in a while"
+                f"the model is of phase {int(arrays['phase'])} and reports are taken for phase "
+                f"{phase}; read both again, in a while"
             )
-        shape = (program.groups, program.atoms)
-        atoms, pulls = _array(model, "atoms", shape, "i")[group], self._pulls(model)[group]
-        return tuple(atoms.tolist()), tuple(pulls.tolist())
+        atoms, pulls = arrays["atoms"][group].tolist(), arrays["pulls"][group].tolist()
+        if not all(0 <= atom < self._arms for atom in atoms):
+            raise InvalidValue(
+                f"the model asks about actions outside 0 to {self._arms - 1}, the actions of this "
+                "task; read the billboard again"
+            )
+        if not all(0 <= pull for pull in pulls) or sum(pulls) > self._horizon:
+            raise InvalidValue(
+                f"the model's pulls are below 0, or together above the {self._horizon} rounds of "
+                "this task; read the billboard again"
+            )
+        return tuple(atoms), tuple(pulls)
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
         """The client's averages through its group's encoder, clipped before and after.
@@ -92,18 +102,33 @@ class Survey:
             reward: what each average is if they did not.
         """
         assert model is not None
-        program, group = self._program, int(features[0]) % self._program.groups
-        seen = features[1:] if len(features) > 1 else np.full(program.atoms, reward)
-        clipped = [within(one, program.low, program.high) for one in seen.tolist()]
-        known = np.where(self._pulls(model)[group] > 0, clipped, 0.0)
-        shape = (program.groups, program.size, program.atoms)
-        encoder = _array(model, "encoder", shape, "f")[group].astype(np.float64)
-        # A stranger's encoder may be so large that products overflow: such numbers count as 0.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (into_ball(encoder @ known, 1.0),)
+        program, arrays = self._program, self._arrays(model)
+        group = int(features[0]) % program.groups
+        # The averages, or the default in their place.
+        given = np.concatenate([features[1:], np.full(program.atoms, reward)])[: program.atoms]
+        clipped = np.minimum(np.maximum(flush(given), program.low), program.high)
+        seen = np.where(arrays["pulls"][group] > 0, clipped, 0.0)
+        return (into_ball(arrays["encoder"][group] @ seen, 1.0),)
 
-    def _pulls(self, model: Model) -> NDArray[Any]:
-        return _array(model, "pulls", (self._program.groups, self._program.atoms), "i")
+    def _arrays(self, model: Model) -> dict[str, NDArray[Any]]:
+        """What a phase posts, each array in the form that the program says."""
+        read = self._read
+        if read is None or read[0] is not model:
+            program = self._program
+            public = (program.groups, program.atoms)
+            arrays = read_arrays(
+                model,
+                {
+                    "phase": ("i", ()),
+                    "done": ("b", ()),
+                    "atoms": ("i", public),
+                    "pulls": ("i", public),
+                    "encoder": ("f", (program.groups, program.size, program.atoms)),
+                },
+            )
+            arrays["encoder"] = flush(arrays["encoder"].astype(np.float64))
+            self._read = read = model, arrays
+        return read[1]
 
 
 def averages(program: Phased, value: Any) -> Floats:
@@ -134,17 +159,3 @@ def client_id(secret: bytes, task: bytes) -> bytes:
     'c113ca62623340b0c1f5350775f344f5'
     """
     return hmac.digest(secret, _CLIENT + task, "sha256")[:16]
-
-
-def _array(model: Model, name: str, shape: tuple[int, ...], kind: str) -> NDArray[Any]:
-    """An array of a model that a stranger may have written."""
-    numbers = model.arrays.get(name)
-    if numbers is None or numbers.shape != shape or np.dtype(numbers.dtype).kind != kind:
-        found = "no such array" if numbers is None else f"{numbers.dtype} of shape {numbers.shape}"
-        raise InvalidValue(
-            f"the model's {name} is {found}; it must be {_KINDS[kind]}, of shape {shape}"
-        )
-    array: NDArray[Any] = numbers.array
-    if not np.isfinite(array).all():
-        raise InvalidValue(f"the model's {name} is not finite; read the billboard again")
-    return array

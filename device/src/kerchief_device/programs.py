@@ -131,7 +131,7 @@ def code_for(task: Task, source: Randomness) -> Code:
         case Answering() as program:
             code, size = Answers(program), 1
         case Phased() as program:
-            code, size = Survey(program), program.size
+            code, size = Survey(program, **_bounds(task)), program.size
         case _:
             raise InvalidValue(
                 "the policy of this task was not made light; give code, as the library does"
@@ -142,6 +142,18 @@ def code_for(task: Task, source: Randomness) -> Code:
             f"program makes {size} for one: make the task anew"
         )
     return code
+
+
+def _bounds(task: Task) -> dict[str, int]:
+    """How many actions and rounds a task's problem has: what a phase asks is within them."""
+    problem = task.problem if isinstance(task.problem, dict) else {}
+    bounds = {name: problem.get(name) for name in ("arms", "horizon")}
+    if not all(type(bound) is int and bound > 0 for bound in bounds.values()):
+        raise InvalidValue(
+            "the task's problem has no whole numbers of arms and of rounds (horizon), which bound "
+            "what a phase may ask: make the task anew"
+        )
+    return bounds
 
 
 def _check_optimist(program: Optimist) -> None:

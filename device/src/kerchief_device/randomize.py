@@ -1,7 +1,8 @@
 """From a statistic to the whole numbers that leave the device, with exactly the noise of its task.
 
 Each kind is the exact twin of a mechanism of the library and draws the same bytes in the same
-order. Whatever the statistic is, the numbers lie within the task's public bounds.
+order. Whatever the statistic is, the numbers lie within the task's public bounds, and the
+operations are the same: what differs between reports depends on fresh randomness alone.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.compass import reported
+from kerchief_device.constant_time import flush
 from kerchief_device.inversion import coins as tossed
 from kerchief_device.samplers import (
     UNITS,
     Randomness,
-    below,
+    chosen_rank,
     drawn,
     sample_discrete_gaussian,
     sample_discrete_laplace,
-    word,
     words,
 )
 from kerchief_wire.errors import InvalidValue
@@ -48,7 +49,7 @@ Candidates: TypeAlias = Callable[[int, int, Randomness], Vectors]
 """Gives so many independent normal vectors of a size, in units of `step_of` it; it never sees a
 statistic."""
 
-_HALF = UNITS // 2
+_HALF, _UNIT_BITS = UNITS // 2, UNITS.bit_length() - 1
 # The chance (1 ± keep)/2 of a bit, in units of 2**-32, is this often (units ± keep units).
 _WORDS_A_UNIT = UNITS // (2 * KEEP_UNITS)
 Number = TypeVar("Number", Floats, Wholes)
@@ -60,6 +61,8 @@ _SLICES = 2**16
 _LONG = 2**10
 _LATTICE = 36945, 51240
 _STEP = 2.0**-12
+# A candidate's score in single precision does not show a smaller part of a unit vector.
+_INVISIBLE = 2.0**-64
 # Coins that are tossed one by one.
 _MOST_TOSSED = 1024
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
@@ -133,6 +136,7 @@ def randomize(
         raise InvalidValue(
             f"the statistic is no {noise.size} finite numbers in float64; encode the record again"
         )
+    statistic = flush(statistic)
     match noise:
         case Statistic():
             return _on_grid(noise, statistic)
@@ -171,7 +175,7 @@ def heads(coins: int, size: int, source: Randomness) -> Wholes:
 def _on_grid(noise: Statistic | Rounded, statistic: Floats) -> Wholes:
     """The statistic to the nearest whole step, ties to even, not farther than statistics go."""
     far = math.ldexp(_FAR, -noise.grid_bits)
-    steps = np.rint(np.ldexp(_between(statistic, -far, far), noise.grid_bits))
+    steps = np.rint(_between(statistic, -far, far) * 2.0**noise.grid_bits)
     return _between(steps.astype(np.int64), noise.box.low, noise.box.high)
 
 
@@ -190,7 +194,7 @@ def _coins(noise: Coins, statistic: Floats, label: int, source: Randomness) -> W
     # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
     up = (random >> np.uint64(11)).astype(np.float64) * 2.0**-53
     far = math.ldexp(noise.levels, -noise.step_bits)
-    level = np.ldexp(_between(statistic, -far, far), noise.step_bits)
+    level = _between(statistic, -far, far) * 2.0**noise.step_bits
     low = np.floor(level)
     near = (low + (level - low > up)).astype(np.int64)
     return 2 * (near + own) - coins
@@ -200,8 +204,8 @@ def _bits(noise: Bits, statistic: Floats, label: int, source: Randomness) -> Who
     """How many bits are ones on average, the fraction of a one as a coin; then bit by bit."""
     clipped = np.clip(statistic / noise.bound, -1, 1)
     steps = np.rint(noise.bits * (1 + clipped) / 2 * UNITS).astype(np.int64)
-    ones, fraction = np.divmod(steps, UNITS)
-    ones = ones + (words(noise.size, source) < fraction)
+    fraction = steps & (UNITS - 1)
+    ones = (steps >> _UNIT_BITS) + (words(noise.size, source) < fraction)
     coded = np.arange(noise.bits) < ones[:, None]
     keep = noise.keep[label]
     chances = np.where(coded, KEEP_UNITS + keep, KEEP_UNITS - keep) * _WORDS_A_UNIT
@@ -217,31 +221,28 @@ def _shortlist(
 
     A candidate is cut in the same way wherever it ranks, so the cut cannot tell how it ranked.
     """
-    center, others = noise.centers, noise.candidates - noise.listed
-    far = noise.farthest
+    center, far = noise.centers, noise.farthest
     drawn_now, step = listed(noise.candidates, noise.size + 1, source), step_of(noise.size + 1)
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
-    ranked = np.argpartition(drawn_now @ unit, others)
-    if word(source) < noise.units:
-        place = others + below(noise.listed, source)
-    else:
-        place = below(others, source)
+    ranked = np.argpartition(drawn_now @ unit, noise.candidates - noise.listed)
+    place = chosen_rank(noise.units, noise.candidates, noise.listed, source)
     chosen = _between(step * drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
     report = center + noise.factor * chosen
-    return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
+    return np.rint(report * 2.0**noise.grid_bits).astype(np.int64)
 
 
 def _compass(noise: Compass, statistic: Floats, source: Randomness, listed: Candidates) -> Wholes:
     """What the chosen direction tells, to the nearest whole step."""
-    report = np.ldexp(reported(noise, statistic, source, listed), noise.grid_bits)
+    report = reported(noise, statistic, source, listed) * 2.0**noise.grid_bits
     return _between(np.rint(report).astype(np.int64), noise.box.low, noise.box.high)
 
 
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
     """The unit vector of one more dimension that stands for a vector in the ball."""
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         centred = _between((statistic - center) / radius, -1e150, 1e150)
-    short = centred / max(1.0, math.sqrt(float(centred @ centred)))
+    centred = flush(centred, _INVISIBLE)
+    short = flush(centred / max(1.0, math.sqrt(float(centred @ centred))), _INVISIBLE)
     unit = np.empty(short.size + 1)
     unit[:-1], unit[-1] = short, math.sqrt(max(0.0, 1 - float(short @ short)))
     return unit
@@ -254,10 +255,10 @@ def _between(numbers: Number, low: Any, high: Any) -> Number:
 
 
 def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:
-    place = min(1.0, max(-1.0, (float(statistic[0]) - noise.center) / noise.radius))
+    place = _between((statistic - noise.center) / noise.radius, -1.0, 1.0)
     # Rounded towards one half, so that no chance is more extreme than `bias` says.
-    chance = _HALF + math.trunc(noise.bias * place)
-    return np.array([word(source) < chance], np.int64)
+    chance = _HALF + np.trunc(noise.bias * place)
+    return (words(1, source) < chance).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,7 +1,8 @@
 """What a device knows of a visit, as the statistic that its report is about.
 
 Sums over coordinates go from left to right, one after the other, so that every language and every
-machine gets the same numbers.
+machine gets the same numbers. Only the program and other public numbers decide a branch: the
+operations are the same for every record and every posted model (`constant_time.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief_device.constant_time import clip, density, exp, flush, logistic, normal
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist
 
-# Entries above about the root of the largest float are cut to it first, so no square overflows.
-_LIMIT = 2.0**508
 # Features that the posted matrix makes no longer than this share of the bound are nearly none; and
 # what is no longer than this has no direction.
 _TINY = 1e-12
@@ -26,30 +26,11 @@ RULE = 3
 """The rule by which surprises are reported here: a task with another one is refused."""
 
 
-def _logistic(score: float) -> float:
-    if score < 0:
-        grown = math.exp(score)
-        return grown / (1 + grown)
-    return 1 / (1 + math.exp(-score))
-
-
-def _normal(score: float) -> float:
-    return math.erfc(-score / math.sqrt(2)) / 2
-
-
-def _exp(score: float) -> float:
-    return math.exp(score) if score < 709 else math.inf
-
-
-def _density(score: float) -> float:
-    return math.exp(-score * score / 2) / math.sqrt(2 * math.pi)
-
-
 LINKS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "linear": (lambda score: score, lambda score: 1.0),
-    "logistic": (_logistic, lambda score: _logistic(score) * _logistic(-score)),
-    "probit": (_normal, _density),
-    "poisson": (_exp, _exp),
+    "logistic": (logistic, lambda score: logistic(score) * logistic(-score)),
+    "probit": (normal, density),
+    "poisson": (exp, exp),
 }
 """How a score becomes an expected reward, and the slope of that, by the link's name."""
 
@@ -90,7 +71,7 @@ class Moments:
         response, weight = reward, 1.0
         if self._program.linearized:
             assert estimate is not None
-            response, weight = self._linearized(estimate, features, reward)
+            response, weight = self._linearized(estimate, flush(features), reward)
         return self.encode(features, response, weight)
 
     def surprise(
@@ -111,12 +92,12 @@ class Moments:
         [-0.26, 0.0, 0.74, 0.0, 0.3]
         """
         program, most = self._program, most_surprising(self._program)
+        features = flush(features)
         # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
         with np.errstate(all="ignore"):
             # Added up feature by feature, so that every device has the same number.
-            seen = (weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1]
-            numbers = seen.tolist()
-            length = math.sqrt(_inner(numbers, numbers))
+            seen = flush((weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1])
+            length = _length(seen)
             expected, slope = self._expected(_inner(features.tolist(), reference.tolist()))
             shortened = most / (most + abs(expected))
             weight = shortened * slope * length / program.norm
@@ -140,13 +121,9 @@ class Moments:
         """
         program, most = self._program, most_surprising(self._program)
         with np.errstate(all="ignore"):
-            x = _direction(features)
-            if x is None:
-                return np.zeros(len(self._weights) + program.dim)
-            y = min(
-                max((response if math.isfinite(response) else 0.0) - program.offset, -most), most
-            )
-            even = (within(weight, 0.0, 1.0) - 1) / program.dim
+            x, there = _direction(features)
+            y = min(max(clip(response, -math.inf, math.inf) - program.offset, -most), most)
+            even = there * (clip(weight, 0.0, 1.0) - 1) / program.dim
             flat = x[self._rows] * x[self._columns] + np.where(self._rows == self._columns, even, 0)
             matrix = program.balance * program.norm**2 * flat * self._weights
             return np.concatenate([matrix, program.norm * y * x])
@@ -157,8 +134,8 @@ class Moments:
         # Nothing is said of underflow, either.
         with np.errstate(all="ignore"):
             x = into_ball(features, program.norm)
-            y = within(response, program.response_low, program.response_high) - program.offset
-            scale = program.balance * (within(weight, 0.0, 1.0) if program.weighted else 1.0)
+            y = clip(response, program.response_low, program.response_high) - program.offset
+            scale = program.balance * (clip(weight, 0.0, 1.0) if program.weighted else 1.0)
             matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
             return np.concatenate([matrix, y * x])
 
@@ -210,7 +187,7 @@ def encode_loss(program: Answering, number: float) -> Floats:
     >>> encode_loss(Answering(low=0.0, high=1.0, questions=1, answer="loss"), 7.0).tolist()
     [1.0]
     """
-    return np.array([within(number, program.low, program.high)])
+    return np.array([clip(number, program.low, program.high)])
 
 
 def apart(program: Optimist) -> bool:
@@ -223,25 +200,23 @@ def most_surprising(program: Optimist) -> float:
     return program.response_high - program.offset
 
 
-def within(value: float, low: float, high: float) -> float:
-    """A number clipped to an interval; what is not finite counts as 0."""
-    return min(max(value if math.isfinite(value) else 0.0, low), high)
-
-
 def into_ball(features: Floats, norm: float) -> Floats:
     """Scale a vector into a ball; what is not finite counts as 0."""
-    x = np.clip(np.where(np.isfinite(features), features, 0.0), -_LIMIT, _LIMIT)
-    numbers = x.tolist()
-    length = math.sqrt(_inner(numbers, numbers))
-    return x * (norm / length if length > norm else 1.0)
+    x = flush(features)
+    return flush(x * (norm / max(_length(x), norm)))
 
 
-def _direction(features: Floats) -> Floats | None:
-    """A vector of length one; None where there is no direction."""
+def _direction(features: Floats) -> tuple[Floats, float]:
+    """A vector of length one, and 1; zeros and 0 where there is no direction."""
     x = into_ball(features, 1.0)
-    numbers = x.tolist()
-    length = math.sqrt(_inner(numbers, numbers))
-    return x / length if length > _TINY else None
+    length = _length(x)
+    there = float(length > _TINY)
+    return x / max(length, _TINY) * there, there
+
+
+def _length(vector: Floats) -> float:
+    numbers = vector.tolist()
+    return math.sqrt(_inner(numbers, numbers))
 
 
 def _inner(one: list[float], other: list[float]) -> float:

@@ -22,6 +22,7 @@ __all__ = [
     "UNITS",
     "Randomness",
     "below",
+    "chosen_rank",
     "drawn",
     "sample_discrete_gaussian",
     "sample_discrete_laplace",
@@ -69,6 +70,19 @@ def below(limit: int, source: Randomness) -> int:
     while (number := word(source)) >= fair:
         pass
     return number % limit
+
+
+def chosen_rank(units: int, candidates: int, listed: int, source: Randomness) -> int:
+    """The place of the candidate to report, where the best `listed` ones stand last.
+
+    One of the best with a chance of ``units / UNITS``, each as likely; else one of the others. Both
+    take the same operations, since how long a report takes must not tell which it was.
+
+    >>> chosen_rank(2**31, 10, 3, lambda count: bytes([4, 0, 0, 128]))
+    4
+    """
+    best = word(source) < units
+    return (candidates - listed) * best + below((candidates - listed, listed)[best], source)
 
 
 def sample_discrete_gaussian(

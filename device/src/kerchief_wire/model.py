@@ -17,6 +17,8 @@ _TYPES = {"<f4": 4, "<f8": 8, "<i4": 4, "<i8": 8, "|b1": 1}
 _MOST_BYTES = 2**28
 # NumPy's own limit was 32 for long.
 _MOST_AXES = 32
+# The canonical form has no larger whole numbers; the library counts users in 32 bits.
+_MOST_COUNT, _MOST_USERS = 2**53 - 1, 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +37,20 @@ class Numbers:
 
     def __post_init__(self) -> None:
         """Check what a stranger may have sent."""
-        if self.dtype not in _TYPES or any(one < 0 for one in self.shape):
+        if self.dtype not in _TYPES:
             raise CodecError(f"an array is of {self.dtype[:20]!r}; known are {', '.join(_TYPES)}")
+        if len(self.shape) > _MOST_AXES:
+            raise CodecError(f"an array has {len(self.shape)} axes; the most is {_MOST_AXES}")
+        # Each is small before they are multiplied: no product has more digits than the text.
+        if not all(0 <= length <= _MOST_BYTES for length in self.shape):
+            raise CodecError(f"an array's axis is below 0 or longer than {_MOST_BYTES}")
         item = _TYPES[self.dtype]
         size, room = item * math.prod(self.shape), item * math.prod(one or 1 for one in self.shape)
-        if size != len(self.data) or room > _MOST_BYTES or len(self.shape) > _MOST_AXES:
-            raise CodecError(f"an array of shape {self.shape} has {len(self.data)} bytes")
+        if size != len(self.data) or room > _MOST_BYTES:
+            raise CodecError(
+                f"an array of shape {f'{self.shape}':.40} has {len(self.data)} bytes; it must have "
+                f"as many as its shape says, and at most {_MOST_BYTES}"
+            )
 
     @classmethod
     def of(cls, array: NDArray[np.generic]) -> Numbers:
@@ -75,6 +85,15 @@ class Model:
     length: int
     head: bytes
     arrays: Mapping[str, Numbers]
+
+    def __post_init__(self) -> None:
+        """Check the counts, which others may have written."""
+        for name in ("version", "release", "round"):
+            count, most = getattr(self, name), _MOST_USERS if name == "round" else _MOST_COUNT
+            if type(count) is not int or not 0 <= count <= most:
+                raise CodecError(f"a model's {name} must be a whole number from 0 to {most}")
+        if type(self.length) is not int:
+            raise CodecError("a model's length must be a whole number")
 
     def write(self) -> bytes:
         """The model as canonical bytes."""
@@ -138,6 +157,13 @@ class Status:
     state: str
     epoch: int
     label: int
+
+    def __post_init__(self) -> None:
+        """Check that both fit into the header of a report."""
+        for name, most in (("epoch", 2**32 - 1), ("label", 2**16 - 1)):
+            number = getattr(self, name)
+            if type(number) is not int or not 0 <= number <= most:
+                raise CodecError(f"a status's {name} must be a whole number from 0 to {most}")
 
     def write(self) -> bytes:
         """The status as canonical bytes."""

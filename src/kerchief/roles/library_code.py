@@ -57,10 +57,12 @@ class LibraryCode:
         """The statistics of all queries, clipped and encoded."""
         assert model is not None
         dim = self._made.problem.dim
-        # Where arms have models of their own, the number of this one follows its features.
-        arm = int(features[-1]) if len(features) > dim else 0
-        rows: Any = np.tile(features[:dim], (arm + 1, 1))
-        allowed: Any = np.ones(arm + 1, np.bool_)
+        # Where arms have models of their own, the number of this one follows its features. All of
+        # them get rows, so that one compiled program serves every arm.
+        numbered = len(features) > dim
+        arm, count = (int(features[-1]), self._made.problem.arms) if numbered else (0, 1)
+        rows: Any = np.tile(features[:dim], (count, 1))
+        allowed: Any = np.ones(count, np.bool_)
         played = Arms(features=rows, allowed=allowed)
         queries = tuple((name, each.query) for name, each in self._made.privatizers.items())
         told = _statistics(self._policy, queries, self._form.tree(model), played, arm, reward)

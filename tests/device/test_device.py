@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,14 @@ from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import Budget, Device, Pending
 from kerchief_device.record import RULE
-from kerchief_wire.errors import BudgetExceeded, InvalidValue, Refused
+from kerchief_wire.errors import (
+    BudgetExceeded,
+    CodecError,
+    Fenced,
+    InvalidValue,
+    KerchiefError,
+    Refused,
+)
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Floats, OneBit
 from kerchief_wire.report import Report
@@ -237,6 +245,106 @@ def test_models_out_of_bounds_are_refused(name: str, array: NDArray[Any] | None)
         arrays[name] = Numbers.of(array)
     with pytest.raises(InvalidValue, match=f"the model's {name}"):
         Device(TASK).decide(dataclasses.replace(given, arrays=arrays), ROWS)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_model_with_more_arrays_is_refused_before_it_is_stored(
+    stored: bool, tmp_path: Path
+) -> None:
+    given, path = model(TASK), tmp_path / "d.db"
+    big = Numbers.of(np.zeros(2**18))
+    more = dataclasses.replace(given, arrays={**given.arrays, "more" * 1000: big})
+    device = Device(TASK, pending=Pending(path if stored else None))
+    with pytest.raises(InvalidValue, match="has 4 arrays; its task uses 3") as refusal:
+        device.decide(more, ROWS)
+    assert len(str(refusal.value)) < 200
+    assert device.due(1e12) == ()
+    assert not stored or path.stat().st_size < len(big.data) / 4
+    device.decide(given, ROWS)
+
+
+def test_an_array_with_many_axes_is_refused_without_a_look_at_them() -> None:
+    """The work of reading is counted in axes that are looked at."""
+    seen = []
+
+    class Axes(tuple[int, ...]):
+        def __iter__(self) -> Iterator[int]:
+            for axis in super().__iter__():
+                seen.append(axis)
+                yield axis
+
+    for count in (33, 10**5):
+        with pytest.raises(CodecError, match=f"has {count} axes") as refusal:
+            Numbers(dtype="<f4", shape=Axes((2**53 - 1,) * count), data=b"")
+        assert len(str(refusal.value)) < 80
+    assert len(seen) == 0
+    for shape in ((2**53,), (-1, 0), (2**28, 2**28), (3,) * 32):
+        with pytest.raises(CodecError) as refusal:
+            Numbers(dtype="<f4", shape=Axes(shape), data=b"")
+        assert len(str(refusal.value)) < 160
+    assert len(seen) < 32 * 16
+
+
+@pytest.mark.parametrize("shape", [(1,) * 32, (0, 2**27) * 8])
+def test_errors_quote_little_of_a_shape(shape: tuple[int, ...]) -> None:
+    given, data = model(TASK), bytes(4 * math.prod(shape))
+
+    def decide() -> None:
+        wrong = {**given.arrays, "inverse": Numbers(dtype="<f4", shape=shape, data=data)}
+        Device(TASK).decide(dataclasses.replace(given, arrays=wrong), ROWS)
+
+    with pytest.raises(KerchiefError) as refusal:
+        decide()
+    assert len(str(refusal.value)) < 160
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("round", 2**40),
+        ("round", -1),
+        ("round", True),
+        ("version", 2**64),
+        ("version", -1),
+        ("release", 2**64),
+        ("release", math.nan),
+        ("length", 2**64),
+        ("length", "1"),
+        ("head", bytes(2**20)),
+        ("head", b""),
+    ],
+)
+def test_counts_of_a_model_out_of_range_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(KerchiefError) as refusal:
+        Device(TASK).decide(dataclasses.replace(model(TASK), **{name: value}), ROWS)
+    assert len(str(refusal.value)) < 160
+
+
+@pytest.mark.parametrize("name", ["label", "epoch"])
+@pytest.mark.parametrize("value", [-1, 2**40, 10**5000, True, math.nan], ids=range(5))
+def test_a_status_out_of_range_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(KerchiefError) as refusal:
+        dataclasses.replace(status(TASK), **{name: value})
+    assert len(str(refusal.value)) < 160
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -math.inf, 10**400, None, "now"])
+def test_a_clock_without_a_finite_number_is_refused(time: Any) -> None:
+    clock = Clock()
+    device, asker = (Device(one, clock=clock) for one in (SLOW, asking()))
+    id = device.decide(model(SLOW), ROWS).id
+    clock.now = time
+    for step in (
+        lambda: device.decide(model(SLOW), ROWS),
+        lambda: asker.asked(bytes(16)),
+        lambda: device.due(),
+        lambda: device.report(id, status(SLOW)),
+    ):
+        with pytest.raises(InvalidValue, match="the clock gives no finite number"):
+            step()
+    clock.now = 2000.0
+    assert device.due() == (id,)
+    device.report(id, status(SLOW))
 
 
 def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> None:

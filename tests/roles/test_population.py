@@ -516,6 +516,46 @@ def test_a_model_of_another_form_is_refused(name: str) -> None:
             _answered(device, broken, one.middle.status())
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [
+        ("pulls", 2**62, "pulls"),
+        ("pulls", -5, "pulls"),
+        ("pulls", FACTS_PHASED.horizon + 1, "pulls"),
+        ("atoms", 10**9, "actions"),
+        ("atoms", -1, "actions"),
+        ("atoms", FACTS_PHASED.arms, "actions"),
+    ],
+)
+def test_a_phase_outside_the_problem_is_refused(name: str, value: int, word: str) -> None:
+    one = town("dpe", "central")
+    posted = one.learner.model
+    array = np.array(posted[name])
+    array[0, -1] = value
+    wrong = dataclasses.replace(posted, arrays={**posted.arrays, name: Numbers.of(array)})
+    device = one.device()
+    with pytest.raises(InvalidValue, match=f"the model.*{word}"):
+        device.join(wrong, one.middle.status())
+    assert device.due(1e12) == ()
+    device.join(posted, one.middle.status())
+
+
+def test_a_phase_with_another_array_is_refused() -> None:
+    one = town("dpe", "central")
+    more = {**one.learner.model.arrays, "more": Numbers.of(np.zeros(3))}
+    device = one.device()
+    with pytest.raises(InvalidValue, match="has 6 arrays; its task uses 5"):
+        device.join(dataclasses.replace(one.learner.model, arrays=more), one.middle.status())
+    assert device.due(1e12) == ()
+
+
+def test_a_phase_of_a_problem_without_bounds_is_refused() -> None:
+    made = town("dpe", "central").made
+    for problem in ({}, {**made.task.problem, "arms": None}, None):
+        with pytest.raises(InvalidValue, match="bound what a phase may ask"):
+            Device(dataclasses.replace(made.task, problem=problem))
+
+
 def test_a_model_of_another_phase_is_refused() -> None:
     one = town("dpe", "central")
     old = Model.read(one.learner.model.write())

@@ -20,7 +20,6 @@ from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 
-
 _KINDS = {"f": "real", "i": "whole", "b": "true or false"}
 
 

@@ -198,7 +198,8 @@ class Device:
             Refused: nobody is asked any more.
             Fenced: the device has seen a longer chain than this signed model's, or another one.
         """
-        if not isinstance(self._code, Survey):
+        program = self.task.program
+        if not isinstance(self._code, Survey) or not isinstance(program, Phased):
             raise InvalidValue("only a task that goes by phases has places; call decide")
         model, status = self._verified_model(model), self._verified_status(status)
         _check_status(self.task, status)
@@ -212,7 +213,10 @@ class Device:
             version=model.version,
             model=posted,
             chain=self._signed_chain(model),
-            features=np.float64(status.label).tobytes(),
+            # The default stands for each average until one comes.
+            features=np.array(
+                [status.label, *[self.task.reward.default] * program.atoms], np.float64
+            ).tobytes(),
         )
         row = self._pending.row(id, self.task.id)
         if row.posted is None or row.features is None:

@@ -129,7 +129,8 @@ class Pending:
             id: of the decision.
             task: whose decision it is.
             reward: that came.
-            more: what is added to the features, where a reward is more than one number.
+            more: what takes the place of the last features, where a reward is more than one
+                number: a row is as long with a reward as without.
 
         Raises:
             InvalidValue: there is no such decision.
@@ -144,7 +145,7 @@ class Pending:
                 due=row.due,
                 version=row.version,
                 posted=row.posted,
-                features=row.features if not more else (row.features or b"") + more,
+                features=row.features if not more else (row.features or b"")[: -len(more)] + more,
                 reward=reward,
             )
             self._rows.change(id, task, changed)

@@ -86,7 +86,7 @@ class Survey:
                 f"the model asks about actions outside 0 to {self._arms - 1}, the actions of this "
                 "task; read the billboard again"
             )
-        if not all(0 <= pull for pull in pulls) or sum(pulls) > self._horizon:
+        if not all(pull >= 0 for pull in pulls) or sum(pulls) > self._horizon:
             raise InvalidValue(
                 f"the model's pulls are below 0, or together above the {self._horizon} rounds of "
                 "this task; read the billboard again"
@@ -98,15 +98,13 @@ class Survey:
 
         Args:
             model: of the phase.
-            features: the label, and then the averages, if they came.
-            reward: what each average is if they did not.
+            features: the label, and then the averages, or the default for each of them.
+            reward: is among the features.
         """
         assert model is not None
         program, arrays = self._program, self._arrays(model)
         group = int(features[0]) % program.groups
-        # The averages, or the default in their place.
-        given = np.concatenate([features[1:], np.full(program.atoms, reward)])[: program.atoms]
-        clipped = np.minimum(np.maximum(flush(given), program.low), program.high)
+        clipped = np.minimum(np.maximum(flush(features[1:]), program.low), program.high)
         seen = np.where(arrays["pulls"][group] > 0, clipped, 0.0)
         return (into_ball(arrays["encoder"][group] @ seen, 1.0),)
 

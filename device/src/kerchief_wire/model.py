@@ -94,6 +94,8 @@ class Model:
                 raise CodecError(f"a model's {name} must be a whole number from 0 to {most}")
         if type(self.length) is not int:
             raise CodecError("a model's length must be a whole number")
+        if type(self.head) is not bytes or len(self.head) != 32:
+            raise CodecError("a model's head must be the 32 bytes of a hash")
 
     def write(self) -> bytes:
         """The model as canonical bytes."""

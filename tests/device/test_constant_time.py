@@ -8,6 +8,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -256,7 +257,7 @@ def test_silence_takes_the_operations_of_a_reward_on_disk(tmp_path: Path) -> Non
 def _reports(device: Device, ids: list[str]) -> set[str]:
     """How reports differ from the second one; at the first some tables of the task are made."""
     said = status(device.task)
-    _, usual, *others = [_operations(lambda id=id: device.report(id, said)) for id in ids]
+    _, usual, *others = [_operations(partial(device.report, id, said)) for id in ids]
     return {_differs(usual, other) for other in others}
 
 
@@ -269,11 +270,12 @@ def test_the_arm_does_not_change_the_operations_of_a_report() -> None:
     assert _reports(device, ids) == {""}
 
 
-@pytest.mark.parametrize("noise", [GRID, ONE_BIT], ids=lambda one: one.kind)
+@pytest.mark.parametrize(
+    "noise", [dataclasses.replace(GRID, center=(0,)), ONE_BIT], ids=lambda one: one.kind
+)
 def test_answer_operations_are_the_same_for_all_losses(noise: Noise) -> None:
     program = Answering(low=-1.0, high=1.0, questions=2, answer="difference")
-    own = task(dataclasses.replace(noise, **({"center": (0,)} if noise is GRID else {})))
-    device = Device(dataclasses.replace(own, program=program, bandit="context-free"))
+    device = Device(dataclasses.replace(task(noise), program=program, bandit="context-free"))
     answers = ([0.5, 0.25], [0.5, 0.25], [0.0, 0.0], [5e-324, 0.0], [1.0, -1.0], None)
     ids = [device.asked(bytes([number]) * 16) for number in range(len(answers))]
     for id, losses in zip(ids, answers, strict=True):
@@ -314,7 +316,7 @@ def test_client_operations_are_the_same_for_all_averages(noise: Any) -> None:
             id = device.join(_posted(own, posted), status(own)).id
             if averages is not None:
                 device.reward(id, averages)
-            found.append(_operations(lambda id=id, to=device: to.report(id, status(own))))
+            found.append(_operations(partial(device.report, id, status(own))))
     assert {_differs(found[1], other) for other in found[2:]} == {""}
 
 

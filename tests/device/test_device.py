@@ -33,7 +33,6 @@ from kerchief_device.record import RULE
 from kerchief_wire.errors import (
     BudgetExceeded,
     CodecError,
-    Fenced,
     InvalidValue,
     KerchiefError,
     Refused,

@@ -18,7 +18,7 @@ from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import NonPrivate
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
-from kerchief_device.samplers import UNITS, below
+from kerchief_device.samplers import UNITS, below, chosen_rank
 
 COPIES = 60_000
 CENTER = np.array([0.5, -1.0, 0.0])
@@ -150,8 +150,8 @@ def test_every_candidate_has_its_exact_chance() -> None:
     words = [0, 3 * 2**30 - 1, 3 * 2**30, 2**32 - 1]
 
     def position(*given: int) -> int:
-        words = iter(given)
-        return noise._position(lambda n: next(words).to_bytes(n, "little"))
+        source = iter(given)
+        return chosen_rank(noise.units, 4, 1, lambda n: next(source).to_bytes(n, "little"))
 
     positions = [position(first, second) for first in words for second in range(3)]
     assert positions == [3] * 6 + [0, 1, 2] * 2
@@ -171,7 +171,7 @@ def test_the_ranking_always_lists_exactly_as_many(monkeypatch: pytest.MonkeyPatc
     noise = made(Shortlist).exact()
     monkeypatch.setattr(ExactShortlist, "_unit", lambda self, vector: np.full(4, math.nan))
     # In place of one position, all of them: every candidate stands in the ranking once.
-    monkeypatch.setattr(ExactShortlist, "_position", lambda self, source: slice(None))
+    monkeypatch.setattr(shortlist, "chosen_rank", lambda *given: slice(None))
     assert len(np.unique(noise.add(np.zeros(3)), axis=0)) == noise.candidates
 
 

@@ -2,7 +2,8 @@
 
 Anyone may post a model and see how long a report takes. So nothing that touches a record branches
 on it, and numbers for which processors or mathematical libraries take other paths never occur:
-subnormal floats, and arguments of ``math.exp`` near 0 or far from it.
+subnormal floats, and arguments of ``math.exp`` near 0 or far from it. What single instructions of
+a processor take is not covered, nor how long the noise takes (`docs/field.md`).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def clip(value: float, low: float, high: float) -> float:
     >>> clip(7.0, 0.0, 1.0), clip(float("nan"), -1.0, 1.0)
     (1.0, 0.0)
     """
-    (number,) = flush(np.array([value], np.float64)).tolist()
+    number: float = flush(np.array([value], np.float64)).item()
     return min(max(number, low), high)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,14 +146,15 @@ def code_for(task: Task, source: Randomness) -> Code:
 
 def _bounds(task: Task) -> dict[str, int]:
     """How many actions and rounds a task's problem has: what a phase asks is within them."""
-    problem = task.problem if isinstance(task.problem, dict) else {}
+    problem: dict[str, Any] = task.problem if isinstance(task.problem, dict) else {}
     bounds = {name: problem.get(name) for name in ("arms", "horizon")}
-    if not all(type(bound) is int and bound > 0 for bound in bounds.values()):
+    whole = {name: n for name, n in bounds.items() if type(n) is int and n > 0}
+    if len(whole) < len(bounds):
         raise InvalidValue(
             "the task's problem has no whole numbers of arms and of rounds (horizon), which bound "
             "what a phase may ask: make the task anew"
         )
-    return bounds
+    return whole
 
 
 def _check_optimist(program: Optimist) -> None:

@@ -29,7 +29,7 @@ from kerchief.mechanisms.mechanism import Floats, float64_vector, steady
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 from kerchief_device.randomize import candidates, step_of
-from kerchief_device.samplers import UNITS, Randomness, below, word
+from kerchief_device.samplers import UNITS, Randomness, chosen_rank
 
 _FEWEST, _MOST = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
@@ -179,7 +179,8 @@ class ExactShortlist(BallReport):
         drawn = candidates(self.candidates, size + 1, source)
         unit = self._unit(array).astype(np.float32)
         ranked = np.argpartition(drawn @ unit, self.candidates - self.listed)
-        chosen = step_of(size + 1) * drawn[ranked[self._position(source)], :-1].astype(np.float64)
+        place = ranked[chosen_rank(self.units, self.candidates, self.listed, source)]
+        chosen = step_of(size + 1) * drawn[place, :-1].astype(np.float64)
         report = np.array(self.center) + self.factor * chosen
         found: Floats = np.rint(report / self.grid) * self.grid
         return found
@@ -187,13 +188,6 @@ class ExactShortlist(BallReport):
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
         return choice_event(self.units, self.candidates, self.listed)
-
-    def _position(self, source: Randomness) -> int:
-        """Where in the ranking the reported candidate stands: the best are the last."""
-        others = self.candidates - self.listed
-        if word(source) < self.units:
-            return others + below(self.listed, source)
-        return below(others, source)
 
     def _unit(self, vector: Floats) -> Floats:
         """The unit vector that stands for the statistic; see `ball.lifted`."""

@@ -52,6 +52,7 @@ from kerchief.privacy.randomized_bits import RandomizedBits
 from kerchief.privacy.receipts import write_ledger
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.sums import CohortSums
+from kerchief_wire.model import Numbers
 
 __all__ = ["CROWD", "FACTS", "GAME", "LOGS", "OWN", "PROBLEMS", "SAMPLES"]
 
@@ -344,6 +345,21 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "environments.projected:Projected.of": {
         "world": (make_environment(dim=4), OwnModels.of(dim=4)),
         "onto": (2, 3),
+    },
+    "wire.model:Model": {
+        "task": (bytes(32),),
+        "version": (0, 3),
+        "release": (0, 3),
+        "round": (0, 500),
+        "length": (1, 9),
+        "head": (bytes(32),),
+        "arrays": ({}, {"width": Numbers.of(np.zeros(()))}),
+    },
+    "wire.model:Status": {
+        "task": (bytes(32),),
+        "state": ("running", "closed"),
+        "epoch": (0, 2),
+        "label": (0, 7),
     },
     "wire.projection:Projection": {
         "dim": (5, 3),

@@ -62,14 +62,14 @@ def told(noise: Compass, statistic: Floats, anywhere: Floats) -> tuple[Floats, f
     """
     rows, columns, scales = layout(noise.dim)
     cut = len(rows)
-    numbers = np.clip(flush(statistic), -1e100, 1e100)
+    numbers = np.minimum(np.maximum(flush(statistic), -1e100), 1e100)
     flat, vector = numbers[:cut] / (scales * noise.square), numbers[cut:] / noise.pull
     weight = min(max(float(flat[rows == columns].sum()), 0.0), 1.0)
     # x xᵀ again, whose trace is one; if nothing was added up, x is nowhere.
     matrix = np.empty((noise.dim, noise.dim))
     matrix[rows, columns] = matrix[columns, rows] = flat
     matrix += (1 - weight) / noise.dim * np.eye(noise.dim)
-    column = flush(matrix[:, int(np.argmax(np.diag(matrix)))])
+    column = matrix[:, int(np.argmax(np.diag(matrix)))]
     length = math.sqrt(float(column @ column))
     there = (float(np.abs(numbers).max()) > 0) & (0 < length < math.inf)
     own = max(math.sqrt(float(anywhere @ anywhere)), _TINY)

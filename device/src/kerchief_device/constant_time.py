@@ -18,7 +18,7 @@ LEAST, MOST = 2.0**-200, 2.0**400
 """Where sizes of numbers end: products of a few of them are neither subnormal nor infinite."""
 
 _SIZE = np.uint64(2**63 - 1)
-_INFINITE = np.float64(math.inf).view(np.uint64)
+_LARGEST = np.float64(MOST).view(np.uint64)
 # exp rounds to 1 up to the first; the C library takes another path below it and above the second.
 _FLAT, _STEEP = 2.0**-54, 500.0
 # Beyond, the normal tail is below 1e-299.
@@ -55,7 +55,7 @@ _SERIES = (
 
 
 def flush(numbers: Floats, least: float = LEAST) -> Floats:
-    """Set what is not finite or smaller than `least` to 0, and cut the rest to `MOST`.
+    """Set what is not finite, smaller than `least` or beyond `MOST` to 0.
 
     Sizes are compared as whole numbers, since arithmetic on subnormal floats is slow.
 
@@ -64,18 +64,19 @@ def flush(numbers: Floats, least: float = LEAST) -> Floats:
     """
     bits = numbers.view(np.uint64)
     size = bits & _SIZE
-    ordinary = ((size >= np.float64(least).view(np.uint64)) & (size < _INFINITE)).astype(np.uint64)
+    ordinary = (size >= np.float64(least).view(np.uint64)) & (size <= _LARGEST)
     flushed: Floats = (bits * ordinary).view(np.float64)
-    return np.minimum(np.maximum(flushed, -MOST), MOST)
+    return flushed
 
 
 def clip(value: float, low: float, high: float) -> float:
-    """Clip a number to an interval; what is not finite counts as 0.
+    """Clip a number to an interval; what is flushed counts as 0.
 
     >>> clip(7.0, 0.0, 1.0), clip(float("nan"), -1.0, 1.0)
     (1.0, 0.0)
     """
-    number: float = flush(np.array([value], np.float64)).item()
+    value, size = float(value), abs(float(value))
+    number = (0.0, value)[(size >= LEAST) & (size <= MOST)]
     return min(max(number, low), high)
 
 

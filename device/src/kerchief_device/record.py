@@ -203,7 +203,7 @@ def most_surprising(program: Optimist) -> float:
 def into_ball(features: Floats, norm: float) -> Floats:
     """Scale a vector into a ball; what is not finite counts as 0."""
     x = flush(features)
-    return flush(x * (norm / max(_length(x), norm)))
+    return x * (norm / max(_length(x), norm))
 
 
 def _direction(features: Floats) -> tuple[Floats, float]:

@@ -92,10 +92,12 @@ class Model:
             count, most = getattr(self, name), _MOST_USERS if name == "round" else _MOST_COUNT
             if type(count) is not int or not 0 <= count <= most:
                 raise CodecError(f"a model's {name} must be a whole number from 0 to {most}")
-        if type(self.length) is not int:
-            raise CodecError("a model's length must be a whole number")
+        if type(self.length) is not int or type(self.task) is not bytes:
+            raise CodecError("a model's length must be a whole number, and its task bytes")
         if type(self.head) is not bytes or len(self.head) != 32:
             raise CodecError("a model's head must be the 32 bytes of a hash")
+        if not isinstance(self.arrays, Mapping):
+            raise CodecError("a model's arrays must be a mapping from names to arrays")
 
     def write(self) -> bytes:
         """The model as canonical bytes."""
@@ -166,6 +168,8 @@ class Status:
             number = getattr(self, name)
             if type(number) is not int or not 0 <= number <= most:
                 raise CodecError(f"a status's {name} must be a whole number from 0 to {most}")
+        if type(self.state) is not str or type(self.task) is not bytes:
+            raise CodecError("a status's state must be a text, and its task bytes")
 
     def write(self) -> bytes:
         """The status as canonical bytes."""

@@ -39,7 +39,7 @@ def middle(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> Non
                     (refused,) = role.take([report])
                     call.send(None if refused is None else refused.word)
                 case "releases", first:
-                    call.send((role.releases(first), len(role.chain()), role.chain()[-1].hash))
+                    call.send((role.releases(first), *role.head()))
                 case _:
                     return
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.roles.traffic import Place
-from tests.stores.conftest import cluster, lasting
+from tests.stores.conftest import cluster, lasting, where
 
-__all__ = ["cluster", "lasting", "place"]
+__all__ = ["cluster", "lasting", "place", "where"]
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ import itertools
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from tests.roles.field import made
 
+from kerchief.core.errors import CapacityExceeded
 from kerchief.privatizers.schedule import At
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import Deployment
@@ -254,7 +255,8 @@ class Search:
             yield "take", (tuple(range(min(new + 2, bound.reports))),)
             yield "serve", ()
         if world.renewals < bound.renewals:
-            yield ("renew" if slot.up else "reopen"), ()
+            for kind in ("renew", "restart") if slot.up else ("reopen",):
+                yield kind, ()
 
     def _apply(self, world: World, at: int, op: Op) -> World | Broken | str | None:
         """The world after a step; a word if the process cannot die so late in it."""
@@ -292,7 +294,7 @@ class Search:
             made=reports,
             shown=world.shown.union(done.shown),
             kills=world.kills + (kill is not None),
-            renewals=world.renewals + (kind in ("renew", "reopen")),
+            renewals=world.renewals + (kind in ("renew", "restart", "reopen")),
         )
 
     def _step(self, store: Key, witness: bytes | None, op: Op, seed: int) -> Done | None:
@@ -368,8 +370,9 @@ class Search:
     def _act(self, one: Middle, kind: str, more: list[Any]) -> tuple[bytes, ...]:
         if kind == "serve":
             return one.releases()
-        if kind == "renew":
-            one.renew()
+        if kind in ("renew", "restart"):
+            with suppress(CapacityExceeded):
+                one.renew(restart=kind == "restart")
             return ()
         reports = [self._report(*each) for each in more[0]]
         before = self._ids()

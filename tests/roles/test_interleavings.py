@@ -97,11 +97,11 @@ class Hasty(Middle):
 class Impatient(Middle):
     """Releases a cohort when all but one are there."""
 
-    def _taken(self, at: Any, row: Any, read: Any) -> Any:
+    def _taken(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
         task, short = self.task, dataclasses.replace(self.task, needs=(1, 1))
         self.task = short
         try:
-            return super()._taken(at, row, read)
+            return super()._taken(at, row, read, clients)
         finally:
             self.task = task
 
@@ -116,8 +116,8 @@ class Lenient(Middle):
 class Lying(Middle):
     """Counts a report and says that it was refused."""
 
-    def take(self, reports: Iterable[bytes]) -> tuple[Refused | None, ...]:
-        return tuple(Refused("over", "not today") for _ in super().take(reports))
+    def take(self, reports: Iterable[bytes], clients: Any = None) -> tuple[Refused | None, ...]:
+        return tuple(Refused("over", "not today") for _ in super().take(reports, clients))
 
 
 class Showing(Middle):
@@ -126,7 +126,7 @@ class Showing(Middle):
     def _check_witness(self, at: Any, row: Any) -> None:
         """As if another copy were faster between the look at the witness and the draw."""
 
-    def _nothing_hidden(self, lines: Any, row: Any, seen: Any) -> None:
+    def _nothing_hidden(self, at: Any, row: Any, seen: Any) -> None:
         pass
 
 
@@ -147,10 +147,10 @@ FAULTS: dict[str, tuple[dict[str, Any], Bound, str]] = {
 
 
 class Losing(Planted):
-    """Loses reports that wait for a cohort which is not the next one."""
+    """Loses reports that wait for a cohort which is not open."""
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        if cohort <= self._at.row().cohort + 1:
+        if cohort == self._at.row().cohort:
             self._at.keep(cohort, entries)
 
 

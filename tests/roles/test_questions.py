@@ -427,7 +427,7 @@ def test_a_crash_before_the_commit_leaves_the_learner_as_it_was() -> None:
         with server._store.transaction(server.task.id) as at:
             row = at.row()
             assert row is not None
-            server._taken(at, row, late)
+            server._taken(at, row, late, [None])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

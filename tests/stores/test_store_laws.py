@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.stores.traffic import TASK, audit, begin, fresh, ingest, names
 
 from kerchief.stores import Question, Row, Store, open_store
+from kerchief.stores.memory import MemoryStore
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import ROOT, Line, follow
 from kerchief_wire.errors import Fenced, InvalidValue, StoreFailed
@@ -163,6 +165,66 @@ def test_releases_are_served_as_they_were(store: Store) -> None:
     for number in (4, 6):
         with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
             transaction.publish(number, [b"another"])
+
+
+def test_lines_are_read_in_pages(store: Store) -> None:
+    with store.transaction(TASK) as transaction:
+        lines = transaction.lines()
+        for number in range(5):
+            lines.append(lines[-1].next("draw", {"number": number}))
+        transaction.append(lines[1:])
+        assert transaction.lines(2, 3) == lines[2:5]
+    with store.read(TASK) as reader:
+        assert reader.lines(0, 2) == lines[:2]
+        assert reader.lines(4, 9) == lines[4:]
+        assert reader.lines(6, 9) == []
+
+
+def test_places_of_clients_are_counted_and_forgotten(store: Store) -> None:
+    begin(store, b"other")
+    with store.transaction(TASK) as transaction:
+        assert transaction.client_key() is None
+        transaction.hide_client_key(_C * 2)
+        transaction.count_clients({_A: 2, _B: 1})
+        transaction.count_clients({_A: 3})
+    with store.transaction(b"other") as transaction:
+        transaction.hide_client_key(_A * 2)
+        transaction.count_clients({_A: 7})
+    with store.read(TASK) as reader:
+        assert reader.clients([_A, _B, _C]) == {_A: 5, _B: 1}
+        assert reader.clients([]) == {}
+        assert reader.client_key() == _C * 2
+    with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+        transaction.hide_client_key(_A * 2)
+
+    def interrupted() -> None:
+        with store.transaction(TASK) as transaction:
+            transaction.count_clients({_A: 1, _C: 1})
+            transaction.forget_clients()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with store.transaction(TASK) as transaction:
+        assert transaction.clients([_A, _B, _C]) == {_A: 5, _B: 1}
+        transaction.forget_clients()
+    with store.read(TASK) as reader:
+        assert (reader.clients([_A, _B]), reader.client_key()) == ({}, None)
+    with store.read(b"other") as reader:
+        assert (reader.clients([_A]), reader.client_key()) == ({_A: 7}, _A * 2)
+
+
+def test_counts_of_clients_move_with_a_store(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    begin(memory)
+    with memory.transaction(TASK) as transaction:
+        transaction.hide_client_key(_C * 2)
+        transaction.count_clients({_A: 2})
+    memory.copy_to(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
+    with store.read(TASK) as reader:
+        assert (reader.clients([_A]), reader.client_key()) == ({_A: 2}, _C * 2)
+    store.close()
 
 
 def test_a_secret_is_replaced(store: Store) -> None:

@@ -61,7 +61,8 @@ class Refused(KerchiefError):
     """A report was not taken; it must be thrown away, never made again.
 
     Attributes:
-        word: why, for programs: malformed, task, epoch, label, length, bounds, question, over.
+        word: why, for programs: malformed, task, epoch, label, length, bounds, question, over,
+            client, spent.
 
     >>> Refused("label", "the open cohort wants more coins").word
     'label'

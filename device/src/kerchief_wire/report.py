@@ -71,6 +71,8 @@ class Report:
     @classmethod
     def _unbounded(cls, data: bytes, task: Task) -> Report:
         """Read everything but whether the numbers are within their bounds."""
+        if not isinstance(data, bytes | bytearray):
+            raise Refused("malformed", "the report is not made of bytes")
         if len(data) != _HEADER.size + 8 * task.size:
             want = _HEADER.size + 8 * task.size
             raise Refused("length", f"the report has {len(data)} bytes; this task's have {want}")

@@ -12,6 +12,8 @@ from kerchief_wire.lazy import fetching
 
 # For type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
+    from kerchief.roles.admission import Admission as Admission
+    from kerchief.roles.admission import LimitPerClient as LimitPerClient
     from kerchief.roles.bandit import Bandit as Bandit
     from kerchief.roles.deployment import Deployment as Deployment
     from kerchief.roles.deployment import deploy as deploy
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from kerchief_device import Device as Device
 
 _HOMES = {
+    "Admission": "kerchief.roles.admission",
+    "LimitPerClient": "kerchief.roles.admission",
     "Asker": "kerchief.roles.questions",
     "Bandit": "kerchief.roles.bandit",
     "Budget": "kerchief_device",

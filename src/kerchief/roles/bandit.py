@@ -26,7 +26,6 @@ from kerchief.core.problems import Problem
 from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privatizers.randomizers import BEST
-from kerchief.roles.books import Books
 from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
@@ -333,7 +332,7 @@ class Bandit(Guarded):
 
     def statement(self) -> str:
         """What is promised to whom, what it relies on, and what it costs those who return."""
-        books = Books.of(self._middle.chain())
+        books = self._middle.read_chain()
         lines = [self._made.guarantee.statement(protected=self._made.problem.protected)]
         if self._made.guarantee.trust is Trust.NONE:
             return lines[0]
@@ -351,6 +350,10 @@ class Bandit(Guarded):
         lines.append(self._describe_due())
         if self._folder is not None:
             lines.append(self._describe_restores())
+        lines.append(
+            "Every decision counts as that of a user: where the app does not limit how often one "
+            "person decides, one stranger can use up all users, and fill the cohort of another."
+        )
         if self.task.projection is not None:
             through = self.task.projection
             lines.append(
@@ -419,7 +422,7 @@ class Bandit(Guarded):
         assert isinstance(self._store, MemoryStore)
         self._store.copy_to(_middle(folder))
         self._pending.copy_to(folder / "device.db")
-        head = self._middle.chain()[-1].hash
+        _, head = self._middle.head()
         FileWitness(witness).swap(self.task.id, None, head)
 
     def settle(self) -> Guarantee:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
+import copy
 import dataclasses
 import itertools
+import re
 import struct
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kerchief.privacy import rules
@@ -15,9 +19,18 @@ from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.review import Review, review
 from kerchief.roles.deployment import Deployment, guarantee_of
 from kerchief_wire import canonical
-from kerchief_wire.chain import Line, follow
-from kerchief_wire.errors import Fenced
+from kerchief_wire.chain import KINDS, ROOT, Line
+from kerchief_wire.errors import CodecError, Fenced
 from kerchief_wire.task import Task
+
+# A draw as `canonical.write` spells it; whole numbers on the wire have at most 16 digits.
+_NUMBER = rb"(0|[1-9][0-9]{0,15})"
+_DRAW = re.compile(
+    rb'\{"cohort":%b,"epoch":%b,"payload":"([0-9a-f]{64})","release":%b,"users":%b\}'
+    % ((_NUMBER,) * 4)
+)
+# A report names its epoch in 32 bits.
+_MOST_EPOCH = 2**32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,65 +53,94 @@ class Drawn:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Books:
-    """What a chain says.
+class Epoch:
+    """Where an epoch of a task begins.
 
     Attributes:
-        task: whose chain it is.
-        lines: of the chain.
-        receipts: every charge, settled or not.
-        drawn: every release that the middle added noise to, or made of a whole cohort.
-        epochs: their numbers, in the order in which the task began anew.
-        ended: whether it is over.
-        head: the hash of the last line, which anyone may keep elsewhere.
+        epoch: its number; no two epochs of a task have the same one.
+        cohort: its first one: the one that was open, or 0 where the task begins again.
+        release: the number of its first release.
     """
 
-    task: Task
-    lines: tuple[Line, ...]
-    receipts: tuple[Receipt, ...]
-    drawn: tuple[Drawn, ...]
-    epochs: tuple[int, ...]
-    ended: bool
-    head: bytes
+    epoch: int
+    cohort: int
+    release: int
 
-    @classmethod
-    def of(cls, lines: Sequence[Line]) -> Books:
-        """Read a chain line by line.
+
+class ChainReader:
+    """Reads a chain page by page, and keeps what its lines say together.
+
+    With a deployment it sees that what was drawn is what was paid for, and no more of it; without
+    one it only follows the chain.
+
+    Attributes:
+        receipts: every charge, settled or not.
+        epochs: where each of them begins, in order.
+        draws: how many releases are on the chain.
+        last_draw: the number of the line that says so of the last one; -1 before the first.
+        ended: whether the task is over.
+        length: how many lines were read.
+        head: the hash of the last of them.
+    """
+
+    def __init__(self, made: Deployment | None = None) -> None:
+        """Before the first line.
+
+        Args:
+            made: bandit and noise, built again from the task; None where nothing is checked.
+        """
+        self._made = made
+        self._task = None if made is None else made.task
+        self._expected: deque[tuple[str, bytes]] = deque()
+        self.receipts: list[Receipt] = []
+        self.epochs: list[Epoch] = []
+        self.draws, self.last_draw, self.ended = 0, -1, False
+        self.length, self.head = 0, ROOT
+
+    @property
+    def task(self) -> Task:
+        """Whose chain it is."""
+        if self._task is None:
+            raise Fenced("the chain is empty; it begins with the task")
+        return self._task
+
+    @property
+    def cohort(self) -> int:
+        """The open one, where the chain names every release."""
+        return self.epochs[-1].cohort + self.draws - self.epochs[-1].release
+
+    @property
+    def names_releases(self) -> bool:
+        """Whether the chain has a line for every release: not where devices alone add noise."""
+        return bool(self.task.needs) or self.task.trust == "joint"
+
+    def read(self, lines: Iterable[Line]) -> list[Drawn]:
+        """Read the next lines; the draws among them.
 
         Raises:
-            Fenced: a line is missing, changed or out of place.
+            Fenced: a line is missing, changed, out of place, or not paid for.
         """
-        head = follow(lines)
-        match lines[0].content:
-            case {"config": config, "epoch": int() as first, **rest} if (
-                lines[0].kind == "open" and not rest and 0 <= first < 2**32
-            ):
-                task = Task.read(canonical.write(config))
-            case _:
-                raise Fenced("the chain does not begin with a task and its first epoch")
-        receipts: list[Receipt] = []
-        drawn, epochs, ended = [], [first], False
-        for line in lines[1:]:
-            if ended:
+        drawn = []
+        for line in lines:
+            if line.number != self.length or line.prev != self.head or line.kind not in KINDS:
+                raise Fenced(f"line {self.length} of the chain does not follow the one before")
+            if self.ended:
                 raise Fenced(f"line {line.number} comes after the end of the task")
-            if line.kind == "charge":
-                receipts.append(Receipt.from_dict(_value(line.content)))
-            elif line.kind == "draw":
-                drawn.append(canonical.unpack(Drawn, line.content))
-            elif line.kind == "settle":
-                _settle(receipts, line)
-            elif line.kind == "epoch":
-                epochs.append(_epoch(line))
-            ended = line.kind == "end"
-        return cls(
-            task=task,
-            lines=tuple(lines),
-            receipts=tuple(receipts),
-            drawn=tuple(drawn),
-            epochs=tuple(epochs),
-            ended=ended,
-            head=head,
-        )
+            if line.kind == "draw":
+                drawn.append(self._draw(line))
+            else:
+                self._read_rare(line)
+            self.length, self.head = self.length + 1, line.hash
+        return drawn
+
+    def finish(self) -> None:
+        """See that nothing is missing after the last line.
+
+        Raises:
+            Fenced: charges of the last epoch are missing.
+        """
+        if self._expected:
+            raise Fenced("the receipts are not for the noise that the task draws, or out of place")
 
     @property
     def budget(self) -> Guarantee:
@@ -113,6 +155,143 @@ class Books:
         """The same by two accountants that share no code."""
         return review(guarantee_of(self.task), self.receipts, visits=visits)
 
+    def settled(self, made: Deployment) -> list[tuple[str, Any]]:
+        """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
+
+        Only in the last epoch: of earlier ones another copy may have released more. A device's own
+        noise is used as soon as its report has left, whatever became of it.
+        """
+        if any(one.noisy_device for one in made.privatizers.values()):
+            return []
+        last = (len(self.epochs) - 1) * made.task.horizon
+        # Without a table every cohort has one user.
+        ends = [0, *itertools.accumulate(made.task.needs)] if made.task.needs else range(2**31)
+        covered = ends[self.epochs[-1].cohort : self.cohort]
+        return [
+            ("settle", {"receipt": one.number, "used": 0})
+            for one in self.receipts
+            if made.task.trust != "shuffle" and one.cohort.first >= last
+            if not _any_within(covered, one.cohort.first - last, one.cohort.last - last)
+        ]
+
+    def snapshot(self) -> ChainReader:
+        """What was read so far; the original may read on."""
+        twin = copy.copy(self)
+        twin.receipts, twin.epochs = self.receipts.copy(), self.epochs.copy()
+        twin._expected = self._expected.copy()
+        return twin
+
+    def _draw(self, line: Line) -> Drawn:
+        match = _DRAW.fullmatch(line.body)
+        if self._task is None or match is None:
+            raise Fenced(f"line {line.number} draws no release")
+        cohort, epoch, payload, release, users = match.groups()
+        draw = Drawn(
+            release=int(release),
+            epoch=int(epoch),
+            cohort=int(cohort),
+            users=int(users),
+            payload=bytes.fromhex(payload.decode()),
+        )
+        if self._made is not None:
+            self._check_draw(draw)
+        self.draws, self.last_draw = self.draws + 1, line.number
+        return draw
+
+    def _check_draw(self, draw: Drawn) -> None:
+        self.finish()
+        task, cohort = self.task, self.cohort
+        due = (self.draws, cohort, self.epochs[-1].epoch)
+        wrong = (draw.release, draw.cohort, draw.epoch) != due or not self.names_releases
+        if wrong or cohort >= task.cohorts or draw.users != task.need(cohort):
+            raise Fenced(f"draw {self.draws} is not the release that comes next, of a full cohort")
+
+    def _read_rare(self, line: Line) -> None:
+        """Read a line of any other kind: there are few of them."""
+        content = line.content
+        if (line.kind == "open") != (self.length == 0):
+            raise Fenced("the chain does not begin with a task, or holds two")
+        if self._made is not None:
+            self._check_rare(line, content)
+        if line.kind == "open":
+            self._open(content)
+        elif line.kind == "charge":
+            self.receipts.append(Receipt.from_dict(_value(content)))
+        elif line.kind == "settle":
+            _settle(self.receipts, line.number, content)
+        elif line.kind == "epoch":
+            self._begin_epoch(line.number, content)
+        self.ended = line.kind == "end"
+
+    def _check_rare(self, line: Line, content: Any) -> None:
+        """See that a line that is no draw is the one that must come here."""
+        assert self._made is not None
+        if line.kind == "open":
+            epoch = content.get("epoch") if isinstance(content, dict) else None
+            if type(epoch) is not int or line.body != opened(self.task, epoch):
+                raise Fenced("the chain is that of another task")
+            self._expected += [(line.kind, line.body), *_written(_bill(self._made, 0))]
+        elif line.kind == "epoch":
+            self.finish()
+            bill = _written(_bill(self._made, len(self.epochs)))
+            self._expected += [(line.kind, line.body), *bill]
+        elif not self._expected:
+            releases = content.get("releases") if isinstance(content, dict) else None
+            fits = releases == self.draws if self.names_releases else type(releases) is int
+            end = ("end", {"releases": releases if fits else self.draws})
+            self._expected += _written([*self.settled(self._made), end])
+        if (line.kind, line.body) != self._expected.popleft():
+            raise Fenced("the receipts are not for the noise that the task draws, or out of place")
+
+    def _open(self, content: Any) -> None:
+        match content:
+            case {"config": config, "epoch": int() as first, **rest} if (
+                not rest and type(first) is int and 0 <= first < _MOST_EPOCH
+            ):
+                self._task = self._task or Task.read(canonical.write(config))
+                self.epochs.append(Epoch(epoch=first, cohort=0, release=0))
+            case _:
+                raise Fenced("the chain does not begin with a task and its first epoch")
+
+    def _begin_epoch(self, number: int, content: Any) -> None:
+        """Begin an epoch under a new number, at the open cohort or at the first one."""
+        try:
+            epoch, last = canonical.unpack(Epoch, content), self.epochs[-1]
+        except CodecError:
+            raise Fenced(f"line {number} begins no epoch") from None
+        numbers = {one.epoch for one in self.epochs}
+        if not 0 <= epoch.epoch < _MOST_EPOCH or epoch.epoch in numbers:
+            raise Fenced(f"line {number} begins epoch {epoch.epoch}, which is no new number")
+        passed = epoch.release - last.release
+        counted = epoch.release == self.draws if self.names_releases else passed >= 0
+        if not counted or epoch.cohort not in (0, last.cohort + passed):
+            raise Fenced(f"line {number} begins an epoch elsewhere than where the last one ends")
+        self.epochs.append(epoch)
+
+
+class Books(ChainReader):
+    """What a whole chain says, with all of its lines.
+
+    Attributes:
+        lines: of the chain.
+        drawn: every release that the middle added noise to, or made of a whole cohort.
+    """
+
+    lines: tuple[Line, ...] = ()
+    drawn: tuple[Drawn, ...] = ()
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> Books:
+        """Read a chain line by line.
+
+        Raises:
+            Fenced: a line is missing, changed or out of place.
+        """
+        books = cls()
+        books.lines, books.drawn = tuple(lines), tuple(books.read(lines))
+        assert books.task
+        return books
+
     def check(self, made: Deployment) -> None:
         """See that what was drawn is what was paid for, and no more of it.
 
@@ -122,57 +301,9 @@ class Books:
         Raises:
             Fenced: they do not fit.
         """
-        at, drawn = 1, 0
-        for place, epoch in enumerate(self.epochs):
-            begun = [("epoch", {"epoch": epoch})] if place else []
-            at = self._passed(at, begun + _bill(made, place))
-            while at < len(self.lines) and self.lines[at].kind == "draw":
-                self._check_draw(drawn, epoch)
-                at, drawn = at + 1, drawn + 1
-        if self.ended:
-            at = self._passed(at, self.settled(made)) + 1
-        if at < len(self.lines):
-            raise Fenced(f"line {at} of the chain is out of place")
-
-    def _passed(self, first: int, said: Sequence[tuple[str, Any]]) -> int:
-        """The number of the line after those that must begin with this one.
-
-        Raises:
-            Fenced: others come here.
-        """
-        end = first + len(said)
-        found = [(line.kind, line.body) for line in self.lines[first:end]]
-        if found != [(kind, canonical.write(content)) for kind, content in said]:
-            raise Fenced("the receipts are not for the noise that the task draws, or out of place")
-        return end
-
-    def _check_draw(self, number: int, epoch: int) -> None:
-        one = self.drawn[number]
-        wrong = one.release != number or one.cohort != number or one.epoch != epoch
-        if wrong or number >= self.task.cohorts or one.users != self.task.need(number):
-            raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")
-
-    def settled(self, made: Deployment) -> list[tuple[str, Any]]:
-        """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
-
-        Only in the last epoch: of earlier ones another copy may have released more. A device's own
-        noise is used as soon as its report has left, whatever became of it.
-        """
-        last = (len(self.epochs) - 1) * made.task.horizon
-        bare = not any(one.noisy_device for one in made.privatizers.values())
-        shuffled = made.task.trust == "shuffle"
-        # Without a table every cohort has one user.
-        ends = [0, *itertools.accumulate(made.task.needs)] if made.task.needs else range(2**31)
-        covered = [
-            self.epochs.index(one.epoch) * made.task.horizon + ends[one.cohort]
-            for one in self.drawn
-        ]
-        return [
-            ("settle", {"receipt": one.number, "used": 0})
-            for one in self.receipts
-            if bare and not shuffled and one.cohort.first >= last
-            if not any(one.cohort.first <= place < one.cohort.last for place in covered)
-        ]
+        reader = ChainReader(made)
+        reader.read(self.lines)
+        reader.finish()
 
 
 def opened(task: Task, epoch: int) -> bytes:
@@ -210,20 +341,22 @@ def _bill(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
     return [("charge", _tree(Receipt(number=n, **vars(one)).to_dict())) for n, one in numbered]
 
 
-def _epoch(line: Line) -> int:
-    match line.content:
-        case {"epoch": int() as epoch, **rest} if not rest:
-            return epoch
-    raise Fenced(f"line {line.number} begins no epoch")
+def _written(said: Iterable[tuple[str, Any]]) -> list[tuple[str, bytes]]:
+    return [(kind, canonical.write(content)) for kind, content in said]
 
 
-def _settle(receipts: list[Receipt], line: Line) -> None:
-    match line.content:
+def _any_within(places: Sequence[int], first: int, last: int) -> bool:
+    """Whether one of these places, which increase, lies in [first, last)."""
+    return bisect.bisect_left(places, first) < bisect.bisect_left(places, last)
+
+
+def _settle(receipts: list[Receipt], line: int, content: Any) -> None:
+    match content:
         case {"receipt": int() as number, "used": int() as used, **rest} if not rest:
             if 0 <= number < len(receipts) and receipts[number].used is None:
                 receipts[number] = dataclasses.replace(receipts[number], used=used)
                 return
-    raise Fenced(f"line {line.number} settles no open receipt")
+    raise Fenced(f"line {line} settles no open receipt")
 
 
 def _tree(value: Any) -> Any:

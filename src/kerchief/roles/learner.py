@@ -95,8 +95,30 @@ class Follower(abc.ABC):
         """
         self._chain = (length, head)
         for release in next_releases(self.made.task, self._followed, payloads):
+            if release.number == self._followed.first > 0:
+                self._begin_state()
+                self.users = 0
             self.users += release.users
             self._take(release)
+
+    @double_precision
+    def restart(self) -> None:
+        """Throw away what was learned, before the first release of a task that begins again.
+
+        The first such release does the same (`Middle.renew`): until it comes, this posts the first
+        model in place of one that strangers spoiled. The next release must be of the first cohort.
+        """
+        self.users, self._followed.first = 0, self._followed.count
+        self._begin_state()
+        self._post_first()
+
+    @abc.abstractmethod
+    def _begin_state(self) -> None:
+        """Begin with an empty state."""
+
+    @abc.abstractmethod
+    def _post_first(self) -> None:
+        """Post the model of an empty state."""
 
     @abc.abstractmethod
     def _take(self, release: Release) -> None:
@@ -141,20 +163,22 @@ class Learner(Follower):
         self._policy: Policy = jax.device_put(made.by_totals)
         self._desks = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
-        self._state = _init(self._policy, tuple(outlook.items()))
-        self._sums = {
-            name: _nothing(desk) for name, desk in zip(made.task.queries, self._desks, strict=True)
-        }
-        self._epoch: int | None = None
-        self._epoch_releases = 0
-        self._last = dict.fromkeys(made.task.queries, -1)
+        self._outlook = tuple(outlook.items())
         self._choosy = type(self._policy).due is not Policy.due
+        self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
+        self._epoch: int | None = None
+        self._begin_state()
+        self._post_first()
+
+    def _begin_state(self) -> None:
+        queries = self.made.task.queries
+        self._state: Tree = _init(self._policy, self._outlook)
+        self._sums = {name: _nothing(desk) for name, desk in zip(queries, self._desks, strict=True)}
+        self._epoch_releases, self._last = 0, dict.fromkeys(queries, -1)
         self._waiting = _Waiting(
             {name: one.total.size for name, one in self._sums.items()},
             newest=does_newest_count(self._policy),
         )
-        self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
-        self._post()
 
     def _take(self, release: Release) -> None:
         if release.epoch != self._epoch:
@@ -215,6 +239,9 @@ class Learner(Follower):
             self._posts = block, np.asarray(_all_refreshes(self._policy, every))
         return bool(self._posts[1][place])
 
+    def _post_first(self) -> None:
+        self._post()
+
     def _post(self) -> None:
         self._state, published = _published(self._policy, self._state, *self._waiting.taken())
         self._show(self.users, published)
@@ -270,10 +297,12 @@ class Followed:
     Attributes:
         last: a hash of the last of them, or the task's id; each release names the one before.
         count: how many it has taken in.
+        first: the number of the release of the first cohort; a task that begins again has another.
     """
 
     last: bytes
     count: int = 0
+    first: int = 0
 
 
 def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:
@@ -296,6 +325,10 @@ def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Ite
             )
         if release.cohort >= task.cohorts or users != task.need(release.cohort):
             raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
+        if release.cohort == 0:
+            known.first = release.number
+        if release.cohort != release.number - known.first:
+            raise Fenced(f"release {release.number} is of cohort {release.cohort}, out of order")
         known.count, known.last = known.count + 1, hashlib.sha256(payload).digest()
         yield release
 

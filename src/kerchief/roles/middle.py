@@ -12,9 +12,9 @@ close     the cohort's noisy total, the line of   the witness learns the chain's
           the reports' numbers are deleted
 ========  ======================================  ===========================================
 
-Nothing is remembered from one transaction to the next, so several processes may work on one store,
-and a crash at any moment leaves either all of a step or none of it. Proof notes: `crediting.md`,
-`restarts.md`.
+Only lines of the chain that were checked are remembered from one transaction to the next. So
+several processes may work on one store, and a crash at any moment leaves either all of a step or
+none of it. Proof notes: `crediting.md`, `restarts.md`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,35 @@ import dataclasses
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kerchief.core.errors import CapacityExceeded
-from kerchief.privacy.guarantee import Guarantee
-from kerchief.roles.books import Books, charged, opened
+from kerchief.core.validate import whole
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.admission import Admission, AdmitEveryone, Client, Places, assumed, read_clients
+from kerchief.roles.books import ChainReader, Epoch, charged, opened
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of, read_secret, write_secret
 from kerchief.roles.drawing import Drawing, appended
 from kerchief.roles.uncopyable import Guarded
-from kerchief.roles.verify import check_releases
-from kerchief.stores.store import Reader, Row, Store, Transaction
+from kerchief.roles.verify import check_payloads
+from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_device.samplers import Randomness
+from kerchief_wire import canonical
 from kerchief_wire.chain import Line
 from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
 from kerchief_wire.report import Report
+
+T = TypeVar("T")
+# Lines of the chain that are read together, with the releases that they name.
+_PAGE = 1000
+# Lines that are read together from the end, where a head is looked for: it is mostly the last one.
+_LAST = 64
+_MOST_PAGE = 10_000
+_VISITS = (2, 4, 8)
 
 
 class Middle(Guarded):
@@ -71,7 +82,9 @@ class Middle(Guarded):
         witness: Witness | None = None,
         source: Randomness = os.urandom,
         pool: Callable[[Any], Any] | None = None,
+        admission: Admission | None = None,
         renew: bool = False,
+        restart: bool = False,
     ) -> None:
         """Open a task in a store, or begin it: then its whole horizon is paid for at once.
 
@@ -81,7 +94,10 @@ class Middle(Guarded):
             witness: remembers the chain's head elsewhere.
             source: of randomness; anything but the default is for tests.
             pool: noise that is drawn ahead, for a bandit that lives in one process alone.
+            admission: decides how many reports a client may send; by default everyone may send
+                any number.
             renew: open a store that is fenced, and begin a new epoch at once: see `renew`.
+            restart: the same, and begin again at the first cohort.
 
         Raises:
             BudgetExceeded: the promise does not pay for the noise; nothing was begun.
@@ -97,18 +113,23 @@ class Middle(Guarded):
         self._desks = desks_of(made, pool)
         self._store, self._witness = store, witness or NoWitness()
         self._source, self._noise = source, source if pool is None else None
-        self._lock = threading.Lock()
+        self._admission = admission or AdmitEveryone()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._reader: ChainReader | None = None
+
+        def start(at: Transaction, row: Row | None, reader: ChainReader) -> Row:
+            if row is None:
+                return self._begin(at)
+            self._check(at, row, reader, renew=renew or restart)
+            self._reader = reader
+            return row
+
         with self._lock:
-            with store.transaction(self.task.id) as at:
-                row = at.row()
-                if row is None:
-                    row = self._begin(at)
-                else:
-                    self._check(at, row, renew=renew)
-            if not renew:
+            row = self._after_check(start)
+            if not (renew or restart):
                 self._bear_witness(row)
-        if renew:
-            self.renew()
+        if renew or restart:
+            self.renew(restart=restart)
 
     def status(self) -> Status:
         """What anyone may know who is about to report."""
@@ -122,11 +143,17 @@ class Middle(Guarded):
             label=self.task.label(min(row.cohort, self.task.cohorts - 1)),
         )
 
-    def take(self, reports: Iterable[bytes]) -> tuple[Refused | None, ...]:
+    def take(
+        self, reports: Iterable[bytes], clients: Sequence[Client] | None = None
+    ) -> tuple[Refused | None, ...]:
         """Take reports in, in one transaction; then release what is complete.
+
+        A call that takes no report writes nothing.
 
         Args:
             reports: as they came over the wire.
+            clients: who sent each of them, as the operator's own login established: bytes or a
+                text, and None for a client that nobody knows; None where nobody knows any.
 
         Returns:
             For each, None if it counts (now, or since it came before), or why it was refused. A
@@ -134,33 +161,83 @@ class Middle(Guarded):
 
         Raises:
             Fenced: the store is not as it was last seen; nothing was released.
+            InvalidValue: reports are no list, or clients are not one for each report.
         """
+        if isinstance(reports, str | bytes | bytearray) or not isinstance(reports, Iterable):
+            raise InvalidValue("reports are no list of messages; give one, also for one report")
         read = Report.read_all(reports, self.task)
+        senders = read_clients(clients, len(read))
         with self._lock:
+            if not any(isinstance(one, Report) for one in read):
+                with self._store.read(self.task.id) as at:
+                    self._running(at)
+                return tuple(one for one in read if isinstance(one, Refused))
             with self._store.transaction(self.task.id) as at:
                 row = self._running(at)
                 self._check_witness(at, row)
-                answers, row = self._taken(at, row, read)
+                answers, row = self._taken(at, row, read, senders)
             self._bear_witness(row)
         return answers
 
-    def releases(self, first: int = 0, most: int = 1000) -> tuple[bytes, ...]:
-        """Releases from a number on: the same bytes for ever."""
+    def releases(self, first: int = 0, most: int = _PAGE) -> tuple[bytes, ...]:
+        """Releases from a number on, at most 10000 at once: the same bytes for ever."""
+        first, most = _page(first, most)
         with self._store.read(self.task.id) as at:
-            row, found = _row(at), tuple(at.releases(first, most))
+            row, payloads = _row(at), tuple(at.releases(first, most))
         self._bear_witness(row)
-        return found
+        return payloads
 
-    def chain(self) -> tuple[Line, ...]:
-        """All lines of the chain, which are public."""
+    def chain(self, first: int = 0, most: int = _PAGE) -> tuple[Line, ...]:
+        """Lines of the chain from a number on, at most 10000 at once; they are public."""
+        first, most = _page(first, most)
         with self._store.read(self.task.id) as at:
-            row, lines = _row(at), tuple(at.lines())
+            row, lines = _row(at), tuple(at.lines(first, most))
         self._bear_witness(row)
         return lines
 
+    def head(self) -> tuple[int, bytes]:
+        """How many lines the chain has, and the hash of the last one."""
+        with self._store.read(self.task.id) as at:
+            row = _row(at)
+        self._bear_witness(row)
+        return row.length, row.head
+
+    def read_chain(self) -> ChainReader:
+        """What the chain says; lines that this object has read before are not read again.
+
+        Raises:
+            Fenced: the chain was changed.
+        """
+        with self._reading:
+            reader, self._reader = self._reader or ChainReader(self.made), None
+            more = True
+            while more:
+                with self._store.read(self.task.id) as at:
+                    row = _row(at)
+                    more = self._read_page(at, row, reader)
+            self._reader = reader
+            twin = reader.snapshot()
+        self._bear_witness(row)
+        return twin
+
     def spent(self) -> Guarantee:
         """What the worst-off user was charged."""
-        return Books.of(self.chain()).spent()
+        return self.read_chain().spent()
+
+    def statement(self) -> str:
+        """What is promised to whom, what it relies on, and who is admitted."""
+        guarantee, reader = self.made.guarantee, self.read_chain()
+        lines = [guarantee.statement(protected=self.made.problem.protected)]
+        if guarantee.trust is not Trust.NONE:
+            paid = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
+            lines.append(f"{paid} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
+            costs = ", ".join(f"{k}: {reader.review(k).spent.epsilon:.4g}" for k in _VISITS)
+            lines.append(f"Epsilon of a user who takes part several times: {costs}.")
+        if guarantee.trust is Trust.SHUFFLE:
+            lines.append(assumed(guarantee.honest))
+        lines.append(self._admission.sentence())
+        lines.append(f"Task {self.task.id.hex()}, chain {reader.head.hex()}.")
+        return "\n".join(lines)
 
     def close(self) -> Guarantee:
         """End the task: nothing more is taken in, and the bill is for what was really released.
@@ -168,43 +245,99 @@ class Middle(Guarded):
         Raises:
             Fenced: the store is not as it was last seen: another copy may have released more.
         """
+
+        def end(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
+            row = self._running(at)
+            self._check_witness(at, row)
+            _forget(at)
+            at.forget_seen()
+            at.forget_clients()
+            at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
+            row = appended(at, row, reader.settled(self.made))
+            row = appended(at, row, [("end", {"releases": row.releases})])
+            row = dataclasses.replace(row, state="closed")
+            at.change(row)
+            return row
+
         with self._lock:
-            with self._store.transaction(self.task.id) as at:
-                row = self._running(at)
-                self._check_witness(at, row)
-                _forget(at)
-                at.forget_seen()
-                at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
-                books = Books.of(tuple(at.lines()))
-                row = appended(at, row, books.settled(self.made))
-                row = appended(at, row, [("end", {"releases": row.releases})])
-                at.change(dataclasses.replace(row, state="closed"))
-            self._bear_witness(row)
+            self._bear_witness(self._after_check(end))
         return self.spent()
 
-    def renew(self) -> None:
+    def renew(self, *, restart: bool = False) -> None:
         """Begin a new epoch with new users, after the store was rolled back or changed.
 
         Whoever took part before is done: their reports are refused from now on, so nobody is in
         two sums. New users are charged for noise of their own (`restarts.md`).
 
+        Args:
+            restart: begin again at the first cohort, and learn from the new epoch alone. Learners
+                throw away what earlier releases told them when they read the first new one, or
+                when `restart` is called. For an epoch that strangers used up or spoiled.
+
         Raises:
+            CapacityExceeded: every cohort is released, and the task does not begin again.
             Fenced: this store has drawn what was never shown while another copy went on.
         """
         with self._lock:
             seen = self._witness.read(self.task.id)
-            with self._store.transaction(self.task.id) as at:
-                row, lines = self._running(at), tuple(at.lines())
-                self._nothing_hidden(lines, row, seen)
-                books = Books.of(lines)
+
+            def begin(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
+                row = self._running(at)
+                cohort = 0 if restart else row.cohort
+                if cohort >= self.task.cohorts:
+                    raise CapacityExceeded(
+                        "all cohorts are released; renew(restart=True) begins again at the first "
+                        "one, and learners forget what they have learned"
+                    )
+                self._nothing_hidden(at, row, seen)
                 _forget(at)
-                epoch = _unused(books.epochs, row.head + (seen or b"") + self._source(32))
-                said: list[tuple[str, Any]] = [("epoch", {"epoch": epoch})]
-                row = appended(at, row, said + charged(self.made, len(books.epochs)))
+                if restart:
+                    self._restart(at)
+                numbers = [one.epoch for one in reader.epochs]
+                epoch = _unused(numbers, row.head + (seen or b"") + self._source(32))
+                begun = Epoch(epoch=epoch, cohort=cohort, release=row.releases)
+                content = [("epoch", canonical.pack(begun)), *charged(self.made, len(numbers))]
+                row = appended(at, row, content)
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
-                row = dataclasses.replace(row, epoch=epoch)
+                row = dataclasses.replace(row, epoch=epoch, cohort=cohort)
                 at.change(row)
+                return row
+
+            row = self._after_check(begin)
             self._bear_witness(dataclasses.replace(row, witnessed=seen))
+
+    def _restart(self, at: Transaction) -> None:
+        """Forget what belongs to releases that learners throw away: nothing, but for questions."""
+
+    def _after_check(self, step: Callable[[Transaction, Row | None, ChainReader], T]) -> T:
+        """Take a step in a transaction, once the whole chain was read and checked.
+
+        It is read in pages, each in a transaction that only reads. The exclusive transaction reads
+        one page at most: where more came meanwhile, that is read before another attempt.
+        """
+        reader, more = ChainReader(self.made), True
+        while True:
+            while more:
+                with self._store.read(self.task.id) as reading:
+                    row = reading.row()
+                    more = row is not None and self._read_page(reading, row, reader)
+            with self._store.transaction(self.task.id) as at:
+                row = at.row()
+                more = row is not None and self._read_page(at, row, reader)
+                if not more:
+                    return step(at, row, reader)
+
+    def _read_page(self, at: Reader, row: Row, reader: ChainReader) -> bool:
+        """Read the next page of the chain, with its releases; whether there may be another page."""
+        if row.config != self.task.data:
+            raise Fenced("the store holds another task")
+        lines = at.lines(reader.length, _PAGE)
+        drawn = reader.read(lines)
+        if drawn:
+            check_payloads(drawn, at.releases(drawn[0].release, len(drawn)))
+        if len(lines) < _PAGE and reader.head != row.head:
+            raise Fenced("the chain in the store does not end where the store says")
+        return len(lines) == _PAGE
 
     def _begin(self, at: Transaction) -> Row:
         # Drawn, so that a store that was begun elsewhere with this task takes other reports.
@@ -224,30 +357,25 @@ class Middle(Guarded):
         at.append([line])
         row = appended(at, row, charged(self.made, 0))
         at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
+        at.hide_client_key(self._source(32))
         at.change(row)
         return row
 
-    def _check(self, at: Transaction, row: Row, *, renew: bool) -> None:
-        """See that a store is whole, that it is ours, and that its noise was paid for."""
-        books = Books.of(at.lines())
-        if books.head != row.head or len(books.lines) != row.length:
-            raise Fenced("the chain in the store does not end where the store says")
-        if row.config != self.task.data or books.task.data != self.task.data:
-            raise Fenced("the store holds another task")
-        books.check(self.made)
-        check_releases(books, at.releases(0, len(books.drawn) + 1))
-        _check_row(at, row, books)
+    def _check(self, at: Transaction, row: Row, reader: ChainReader, *, renew: bool) -> None:
+        """See that the store stands where its chain ends, and that no other copy went on."""
+        reader.finish()
+        _check_row(at, row, reader)
         if renew:
             return
         self._check_witness(at, row)
-        self._check_noise(at, row, books)
+        self._check_noise(at, row, reader)
 
-    def _check_noise(self, at: Reader, row: Row, books: Books) -> None:
+    def _check_noise(self, at: Reader, row: Row, reader: ChainReader) -> None:
         """See that correlated noise goes on where the releases of its epoch end."""
         if row.state != "running" or not any([desk.running for desk in self._desks]):
             return
         drawn, _ = read_secret(at.secret() or b"", self._desks)
-        shown = sum(one.epoch == row.epoch for one in books.drawn)
+        shown = row.releases - reader.epochs[-1].release
         if drawn != shown:
             raise Fenced(
                 f"the store's noise stands after {drawn} releases of its epoch, and {shown} were "
@@ -265,16 +393,20 @@ class Middle(Guarded):
             raise Fenced("the witness has never seen this store; was it copied?")
         if seen in (None, row.witnessed, row.head):
             return
-        if seen not in {line.hash for line in at.lines()}:
-            raise Fenced("the witness has seen more than the store holds; it was rolled back")
+        # Another process may have told the witness of a later head, and not yet noted it here.
+        last = _last_line(at, row, {seen, row.witnessed})
+        if last is None or last.hash != seen:
+            raise Fenced(
+                "the witness has seen another head than this store last had witnessed; one of the "
+                "two was rolled back"
+            )
 
-    def _nothing_hidden(self, lines: Sequence[Line], row: Row, seen: bytes | None) -> None:
+    def _nothing_hidden(self, at: Reader, row: Row, seen: bytes | None) -> None:
         """See that a new epoch would not show draws of users whom another copy released."""
-        heads = [line.hash for line in lines]
-        if isinstance(self._witness, NoWitness) or seen in heads:
+        if isinstance(self._witness, NoWitness) or _last_line(at, row, {seen}) is not None:
             return
-        shown = heads.index(row.witnessed) + 1 if row.witnessed in heads else 0
-        if any(line.kind == "draw" for line in lines[shown:]):
+        shown = _last_line(at, row, {row.witnessed}, until="draw")
+        if shown is not None and shown.hash != row.witnessed:
             raise Fenced(
                 "this store has drawn what nobody may see, since another copy went on; go on with "
                 "that one, or begin another task"
@@ -299,33 +431,38 @@ class Middle(Guarded):
             except Fenced:
                 seen = self._witness.read(self.task.id)
                 with self._store.read(self.task.id) as at:
-                    ours = [line.hash for line in at.lines()]
+                    last = _last_line(at, _row(at), {seen, row.witnessed})
                 # Another process on this store may have been faster, with a head before ours or
                 # after it; a head that is not ours at all is that of another copy.
-                if seen is None or seen == expected or seen not in ours:
+                if seen is None or seen == expected or last is None or last.hash != seen:
                     raise
-                if ours.index(seen) >= ours.index(row.head):
+                if last.number >= row.length - 1:
                     return None
                 expected = seen
 
-    def _running(self, at: Transaction) -> Row:
+    def _running(self, at: Reader) -> Row:
         row = _row(at)
         if row.state != "running":
             raise CapacityExceeded(f"the task is {row.state}; begin another one")
         return row
 
     def _taken(
-        self, at: Transaction, row: Row, read: Sequence[Report | Refused]
+        self,
+        at: Transaction,
+        row: Row,
+        read: Sequence[Report | Refused],
+        clients: Sequence[bytes | None],
     ) -> tuple[tuple[Refused | None, ...], Row]:
         """Put each report into the open cohort; release it when it is full, and open the next."""
         known = at.known([one.id for one in read if isinstance(one, Report)])
-        counts = at.counts()
+        counts, places = at.counts(), Places(at, self._admission, clients)
         drawing = Drawing(at, row, task=self.task, desks=self._desks, source=self._noise)
-        fresh: list[Report] = []
+        # Reports of this call that no release has taken in yet, by their cohorts.
+        waiting: dict[int, list[Report]] = {}
         seen: list[tuple[bytes, int]] = []
         answers: list[Refused | None] = []
         thrown: dict[tuple[bytes, int, int], Refused] = {}
-        for one in read:
+        for one, client in zip(read, clients, strict=True):
             cohort = drawing.cohort
             if isinstance(one, Refused):
                 answers.append(one)
@@ -333,6 +470,8 @@ class Middle(Guarded):
             # A copy of one that was refused is refused, though the next cohort might take it.
             same = one.id, one.epoch, one.label
             place = thrown.get(same) or self._place(one, row.epoch, cohort, known, counts)
+            if isinstance(place, int):
+                place = places.refusal(client) or place
             answers.append(place if isinstance(place, Refused) else None)
             if isinstance(place, Refused):
                 thrown[same] = place
@@ -340,18 +479,18 @@ class Middle(Guarded):
                 continue
             known.add(one.id)
             seen.append((one.id, place))
-            if place != cohort:
-                _keep(at, place, [one])
-                counts[place] = counts.get(place, 0) + 1
-                continue
-            fresh.append(one)
-            if counts.get(cohort, 0) + len(fresh) == self.task.need(cohort):
-                drawing.fill([one.numbers for one in fresh])
-                fresh = []
+            places.take(client)
+            waiting.setdefault(place, []).append(one)
+            counts[place] = counts.get(place, 0) + 1
+            if place == cohort and counts[cohort] == self.task.need(cohort):
+                drawing.fill([one.numbers for one in waiting.pop(cohort, [])])
+        if not seen:
+            return tuple(answers), row
         row = drawing.close()
         at.see(seen, epoch=row.epoch)
-        if fresh:
-            _keep(at, row.cohort, fresh)
+        places.close()
+        for cohort, reports in waiting.items():
+            _keep(at, cohort, reports)
         return tuple(answers), row
 
     def _place(
@@ -392,11 +531,38 @@ class Middle(Guarded):
         return None
 
 
-def _check_row(at: Reader, row: Row, books: Books) -> None:
+def _page(first: int, most: int) -> tuple[int, int]:
+    """A page that a store can read.
+
+    Raises:
+        InvalidValue: it begins before the first row, or is longer than 10000 rows.
+    """
+    return whole("first", first, low=0, high=EVERYTHING), whole("most", most, high=_MOST_PAGE)
+
+
+def _last_line(
+    at: Reader, row: Row, heads: Collection[bytes | None], *, until: str | None = None
+) -> Line | None:
+    """The last line of a chain that has one of these hashes, or is of a kind; None without one."""
+    end = row.length
+    while end > 0:
+        first = max(0, end - _LAST)
+        for line in reversed(at.lines(first, end - first)):
+            if line.hash in heads or line.kind == until:
+                return line
+        end = first
+    return None
+
+
+def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
     """See that the task stands where its chain and its releases end."""
-    found = row.state, row.epoch, row.cohort, len(at.releases(max(0, row.releases - 1), 2))
-    state = "closed" if books.ended else "running"
-    if found != (state, books.epochs[-1], row.releases, min(1, row.releases)):
+    epoch = reader.epochs[-1]
+    released = row.releases - epoch.release
+    stored = len(at.releases(max(0, row.releases - 1), 2))
+    named = reader.draws if reader.names_releases else row.releases
+    state = "closed" if reader.ended else "running"
+    expected = (state, epoch.epoch, epoch.cohort + released, named, min(1, row.releases))
+    if (row.state, row.epoch, row.cohort, row.releases, stored) != expected:
         raise Fenced(
             f"the store says {row.state}, epoch {row.epoch}, cohort {row.cohort} and "
             f"{row.releases} releases, which are not those of its chain; it was changed: begin "

@@ -88,10 +88,17 @@ class PopulationLearner(Follower):
         (self._desk,) = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
-        self.state = _init(self._policy, tuple(outlook.items()))
+        self._outlook = tuple(outlook.items())
+        self._begin_state()
+        self._post_first()
+
+    def _begin_state(self) -> None:
+        self.state: Tree = _init(self._policy, self._outlook)
         self.phase, self.rounds = 0, 0
         self._heard: list[Release] = []
         self.asked, self.done = self._ask(), False
+
+    def _post_first(self) -> None:
         self._begin(self.asked)
 
     @property

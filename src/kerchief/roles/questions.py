@@ -33,11 +33,12 @@ from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import whole
 from kerchief.policies.context_free.base import ContextFree
+from kerchief.roles.admission import Admission, Client, Places, read_client
 from kerchief.roles.context_free import unit_of
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.middle import Middle
+from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
 from kerchief.stores.store import Question as Stored
-from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import Witness
 from kerchief_device.samplers import Randomness
 from kerchief_wire import canonical
@@ -47,6 +48,8 @@ from kerchief_wire.report import Report
 
 # Releases that are read together.
 _AT_ONCE = 1000
+# Seconds of the epoch: every question is due by then.
+_EVER = 2**62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,7 @@ class Asker(Middle):
         store: Store,
         witness: Witness | None = None,
         source: Randomness = os.urandom,
+        admission: Admission | None = None,
         patience_s: int = 3600,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -113,6 +117,8 @@ class Asker(Middle):
             store: what survives a crash.
             witness: remembers the chain's head elsewhere.
             source: of randomness; anything but the default is for tests.
+            admission: decides how many questions a client may be given; by default everyone may
+                have any number.
             patience_s: seconds after the latest time at which a device reports; a question that
                 has no answer then is asked of someone else.
             clock: seconds.
@@ -122,32 +128,54 @@ class Asker(Middle):
             Fenced: the store is not as it was last seen, or its task is another one.
             InvalidValue: the task is for another role.
         """
-        super().__init__(made, store=store, witness=witness, source=source)
+        super().__init__(made, store=store, witness=witness, source=source, admission=admission)
         self._mind = _Mind(made, source)
         rule, patience = made.task.reward, whole("patience_s", patience_s, low=0, high=2**31)
         self._wait_s, self._clock = rule.window_s + rule.jitter_s + patience, clock
 
-    def ask(self, count: int = 1) -> tuple[Question, ...]:
+    def ask(self, count: int = 1, client: Client = None) -> tuple[Question, ...]:
         """Questions for as many users: first those that others left unanswered, under new ids.
+
+        Args:
+            count: how many.
+            client: who wants them, as the operator's own login established. Its questions count
+                when they are given out, and its answers no more.
 
         Returns:
             Fewer than were asked for, or none, where the bandit waits for open questions, has asked
-            all users that were paid for, or has stopped.
+            all users that were paid for, or has stopped, or where the client may have no more.
+
+        Raises:
+            Refused: the client is not admitted, or had all questions that it may have.
         """
         whole("count", count)
+        sender = read_client(client)
         with self._lock, self._store.transaction(self.task.id) as at:
             row = self._running(at)
+            places = Places(at, self._admission, [sender])
+            if (refused := places.refusal(sender)) is not None:
+                raise refused
             self._follow(at, row)
             if self._mind.stopped:
                 return ()
+            count = places.left(sender, count)
             again = tuple(self._again(at, one) for one in at.expired(int(self._clock()), count))
-            return again + self._new(at, row, count - len(again))
+            questions = again + self._new(at, row, count - len(again))
+            places.take(sender, len(questions))
+            places.close()
+            return questions
+
+    def _restart(self, at: Transaction) -> None:
+        """Close all open questions: what they propose follows from what is thrown away."""
+        for one in at.expired(_EVER, EVERYTHING):
+            at.expire(one.id)
 
     @property
     def stopped(self) -> bool:
         """Whether nothing more is asked: the bandit knows enough, or all users have answered."""
         with self._lock:
-            return self._mind_now().count >= self.task.horizon or self._mind.stopped
+            mind = self._mind_now()
+            return mind.users >= self.task.horizon or mind.stopped
 
     @property
     def recommendation(self) -> NDArray[np.generic]:
@@ -169,7 +197,13 @@ class Asker(Middle):
         return self._mind
 
     def _follow(self, at: Reader, row: Row) -> None:
-        """Learn from what others have stored; only what is committed is ever learned."""
+        """Learn from what others have stored; only what is committed is ever learned.
+
+        An epoch that began again at the first cohort begins a new state.
+        """
+        first = row.releases - row.cohort
+        if self._mind.first != first:
+            self._mind.begin(first)
         while self._mind.count < row.releases:
             for payload in at.releases(self._mind.count, _AT_ONCE):
                 self._mind.learn(canonical.read_as(Answer, payload))
@@ -195,10 +229,18 @@ class Asker(Middle):
         return Question(task=self.task.id, id=id, action=canonical.read_as(Numbers, action))
 
     def _taken(
-        self, at: Transaction, row: Row, read: Sequence[Report | Refused]
+        self,
+        at: Transaction,
+        row: Row,
+        read: Sequence[Report | Refused],
+        clients: Sequence[bytes | None],
     ) -> tuple[tuple[Refused | None, ...], Row]:
-        """Close each report's question; what was asked and answered is released at once."""
+        """Close each report's question; what was asked and answered is released at once.
+
+        Clients were counted as they were asked.
+        """
         self._follow(at, row)
+        before = row.releases
         answers: list[Refused | None] = []
         for one in read:
             question = at.question(one.id) if isinstance(one, Report) else None
@@ -208,7 +250,8 @@ class Asker(Middle):
                 at.answered(one.id, one.id)
                 at.publish(row.releases, [_payload(row.releases, question, one)])
                 row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
-        at.change(row)
+        if row.releases > before:
+            at.change(row)
         return tuple(answers), row
 
     def _why_not(self, one: Report, row: Row, question: Stored | None) -> Refused | None:
@@ -226,7 +269,13 @@ class Asker(Middle):
 
 @double_precision
 class _Mind:
-    """The learner: its state after so many answers, and its own coins."""
+    """The learner: its state after so many answers, and its own coins.
+
+    Attributes:
+        state: what it knows.
+        first: the number of the first release that it learned from.
+        count: the number of the next one.
+    """
 
     def __init__(self, made: Deployment, source: Randomness) -> None:
         assert isinstance(made.policy, ContextFree)
@@ -235,9 +284,20 @@ class _Mind:
         seed, replicate = np.frombuffer(source(8), "<u4").tolist()
         self._root = Stream.of(seed=seed, replicate=replicate)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
-        self.state, self.count = _init(self._policy, tuple(outlook.items())), 0
+        self._outlook = tuple(outlook.items())
+        self.begin(0)
         shape = jax.eval_shape(_propose, self._policy, self.state, np.int32(0), self._root)
         self._form = jax.tree.structure(shape[2])
+
+    def begin(self, first: int) -> None:
+        """Begin with an empty state before a release."""
+        self.state: Tree = _init(self._policy, self._outlook)
+        self.first = self.count = first
+
+    @property
+    def users(self) -> int:
+        """How many answers it has learned from."""
+        return self.count - self.first
 
     @property
     def stopped(self) -> bool:
@@ -264,7 +324,7 @@ class _Mind:
         numbers = answer.numbers.array.astype(np.int64)
         report = self._noise.estimate(numbers, users=1, label=0) / self._unit
         memo = jax.tree.unflatten(self._form, [leaf.array for leaf in answer.memo])
-        given = answer.action.array, memo, report, np.int32(self.count)
+        given = answer.action.array, memo, report, np.int32(self.users)
         self.state, self.count = _learn(self._policy, self.state, *given), self.count + 1
 
 

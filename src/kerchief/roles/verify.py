@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 from kerchief.core.errors import Fenced, InvalidValue
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.review import Review
-from kerchief.roles.books import Books
+from kerchief.roles.books import Books, Drawn
 from kerchief.roles.deployment import deployed
 from kerchief.stores import open_store
 from kerchief_wire.chain import Line, imported
@@ -91,7 +92,19 @@ def check_releases(books: Books, releases: Sequence[bytes]) -> None:
         raise Fenced(
             f"there are {len(releases)} releases and {len(books.drawn)} draws on the chain"
         )
-    for one in books.drawn:
-        kept = releases[one.release] if 0 <= one.release < len(releases) else b""
-        if hashlib.sha256(kept).digest() != one.payload:
+    kept = [
+        releases[one.release] if 0 <= one.release < len(releases) else b"" for one in books.drawn
+    ]
+    check_payloads(books.drawn, kept)
+
+
+def check_payloads(drawn: Sequence[Drawn], payloads: Sequence[bytes]) -> None:
+    """See that releases are those that draws name, one for each of them.
+
+    Raises:
+        Fenced: one of them is missing, or another one.
+    """
+    names = [hashlib.sha256(payload).digest() for payload in payloads]
+    for one, name in itertools.zip_longest(drawn, names[: len(drawn)]):
+        if one.payload != name:
             raise Fenced(f"release {one.release} is not the one that was drawn")

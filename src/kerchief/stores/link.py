@@ -43,8 +43,10 @@ class Link(ABC):
         """Insert many rows at once, one after the other."""
 
     @abstractmethod
-    def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
-        """Rows of the ids that a task has seen."""
+    def find(
+        self, table: str, columns: Sequence[str], key: int, names: Sequence[bytes]
+    ) -> Iterable[Any]:
+        """Rows of a task whose first column is one of these names."""
 
     @abstractmethod
     def fault(self, error: Exception) -> KerchiefError | None:

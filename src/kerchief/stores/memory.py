@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief.stores.store import Question, Row, Transaction
+from kerchief.stores.store import EVERYTHING, Question, Row, Transaction
 from kerchief_wire.chain import ROOT, Line
 from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
 
@@ -33,6 +33,8 @@ class _Kept:
     bodies: dict[int, dict[bytes, bytes]] = dataclasses.field(default_factory=dict, repr=False)
     releases: list[bytes] = dataclasses.field(default_factory=list)
     secret: bytes | None = dataclasses.field(default=None, repr=False)
+    clients: dict[bytes, int] = dataclasses.field(default_factory=dict, repr=False)
+    client_key: bytes | None = dataclasses.field(default=None, repr=False)
     questions: dict[bytes, Question] = dataclasses.field(default_factory=dict)
     witnessed: bytes | None = None
     notes: list[Callable[[], object]] = dataclasses.field(default_factory=list, repr=False)
@@ -53,8 +55,8 @@ class _Reader:
     def row(self) -> Row | None:
         return self._kept.row
 
-    def lines(self, first: int = 0) -> list[Line]:
-        return self._known.lines[max(0, first) :]
+    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
+        return self._known.lines[max(0, first) : max(0, first) + most]
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
         return {id for id in ids if id in self._known.seen}
@@ -91,6 +93,13 @@ class _Reader:
         asked = (one for one in self._known.questions.values() if one.state == "asked")
         found = [one for one in asked if one.due <= now]
         return sorted(found, key=lambda one: (one.round, one.id))[:most]
+
+    def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
+        used = self._known.clients
+        return {name: used[name] for name in names if name in used}
+
+    def client_key(self) -> bytes | None:
+        return self._known.client_key
 
     def witness(self) -> bytes | None:
         return self._kept.witnessed
@@ -188,6 +197,23 @@ class _Transaction(_Reader):
 
     def expire(self, id: bytes) -> None:
         self._put(dataclasses.replace(self._open(id), state="expired"))
+
+    def hide_client_key(self, key: bytes) -> None:
+        if self._known.client_key is not None:
+            self._refuse(InvalidValue("the store refuses this: the clients have a key already"))
+        self._set("client_key", key)
+
+    def count_clients(self, places: Mapping[bytes, int]) -> None:
+        used = self._known.clients
+        for name, count in places.items():
+            before = used.get(name, 0)
+            self._notes.append(partial(_restore_count, used, name, before))
+            used[name] = before + count
+
+    def forget_clients(self) -> None:
+        assert self._known
+        self._set("clients", {})
+        self._set("client_key", None)
 
     def attest(self, head: bytes) -> None:
         self._set("witnessed", head)
@@ -307,6 +333,13 @@ class MemoryStore:
         return me
 
 
+def _restore_count(counts: dict[bytes, int], name: bytes, before: int) -> None:
+    """Put one count back; without one there is no entry."""
+    counts[name] = before
+    if not before:
+        del counts[name]
+
+
 def _copied(kept: _Kept, to: Transaction) -> None:
     """Write one task into a transaction of another store."""
     assert kept.row is not None
@@ -319,3 +352,6 @@ def _copied(kept: _Kept, to: Transaction) -> None:
     to.publish(0, kept.releases)
     if kept.secret is not None:
         to.hide(kept.secret)
+    to.count_clients(kept.clients)
+    if kept.client_key is not None:
+        to.hide_client_key(kept.client_key)

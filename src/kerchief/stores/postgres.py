@@ -53,7 +53,8 @@ _DIALECT = Dialect(
     tight="",
     triggers=(*_FUNCTIONS, *(one.format(name) for name in APPEND_ONLY for one in _TRIGGERS)),
 )
-_TYPES = {"kind": "text[]", **dict.fromkeys(("id", "prev", "body", "payload"), "bytea[]")}
+_BYTES = ("id", "prev", "body", "payload", "name", "client_key")
+_TYPES = {"kind": "text[]", **dict.fromkeys(_BYTES, "bytea[]")}
 
 
 class PostgresStore(SQLStore):
@@ -195,8 +196,11 @@ class _PostgresLink(Link):
         sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
         self.run(sql, [list(column) for column in zip(*rows, strict=True)] or [[]] * len(columns))
 
-    def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
-        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?::bytea[])", (key, ids))
+    def find(
+        self, table: str, columns: Sequence[str], key: int, names: Sequence[bytes]
+    ) -> Iterable[Any]:
+        select = f"SELECT {', '.join(columns)} FROM {table} WHERE task = ? AND {columns[0]}"
+        return self.run(f"{select} = ANY(?::bytea[])", (key, names))
 
     def fault(self, error: Exception) -> KerchiefError | None:
         return _ours(error)

@@ -56,8 +56,8 @@ def migrate(link: Link, dialect: Dialect) -> None:
 def _first(dialect: Dialect) -> tuple[str, ...]:
     blob, whole = dialect.bytes, dialect.whole
     task = f"task {whole} NOT NULL REFERENCES tasks"
-    # `seen` and `bodies` take most rows: they refer to nothing, bodies grow at the end, and an id
-    # comes first in its key, so that no plan reads all ids of a task.
+    # `seen`, `clients` and `bodies` take most rows: they refer to nothing, bodies grow at the end,
+    # and an id or a name comes first in its key, so that no plan reads all those of a task.
     return (
         f"""CREATE TABLE tasks (key {dialect.key}, id {blob} NOT NULL UNIQUE,
         config {blob} NOT NULL, state TEXT NOT NULL CHECK (state IN ('running', 'closed')),
@@ -76,6 +76,10 @@ def _first(dialect: Dialect) -> tuple[str, ...]:
         "CREATE INDEX bodies_of ON bodies (task, cohort)",
         f"""CREATE TABLE secrets (task {whole} PRIMARY KEY REFERENCES tasks,
         secret {blob} NOT NULL) {dialect.strict}""",
+        f"""CREATE TABLE clients (task {whole} NOT NULL, name {blob} NOT NULL,
+        used {whole} NOT NULL, PRIMARY KEY (name, task)) {dialect.tight}""",
+        f"""CREATE TABLE client_keys (task {whole} PRIMARY KEY REFERENCES tasks,
+        client_key {blob} NOT NULL) {dialect.strict}""",
         f"""CREATE TABLE questions ({task}, id {blob} NOT NULL, round {whole} NOT NULL,
         action {blob} NOT NULL, memo {blob} NOT NULL, due {whole} NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'expired')), report {blob},

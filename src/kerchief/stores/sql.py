@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from kerchief.stores.link import Link, Values
-from kerchief.stores.store import Question, Row
+from kerchief.stores.store import EVERYTHING, Question, Row
 from kerchief_wire.chain import ROOT, Line
 from kerchief_wire.errors import InvalidValue, StoreFailed
 
@@ -43,20 +43,20 @@ class SQLReader:
             witnessed=witnessed,
         )
 
-    def lines(self, first: int = 0) -> list[Line]:
-        """The chain, from a line on."""
+    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
+        """At most so many lines of the chain, from one on."""
         sql = (
             "SELECT number, kind, prev, body FROM chain WHERE task = ? AND number >= ? "
-            "ORDER BY number"
+            "ORDER BY number LIMIT ?"
         )
-        found = self._run(sql, self._key, first)
+        found = self._run(sql, self._key, first, most)
         return [Line(number=n, kind=kind, prev=prev, body=body) for n, kind, prev, body in found]
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
         """Those of the reports that were seen already."""
         key = self._key
         with self._link.guard():
-            return {one for (one,) in self._link.find(key, list(ids))}
+            return {one for (one,) in self._link.find("seen", ("id",), key, list(ids))}
 
     def seen(self) -> dict[tuple[int, int], int]:
         """How many reports were seen, by epoch and cohort."""
@@ -100,6 +100,16 @@ class SQLReader:
     def expired(self, now: int, most: int) -> list[Question]:
         """Open ones that were due by now, the first by round."""
         return self._questions("state = 'asked' AND due <= ?", now, most=most)
+
+    def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
+        """How many places each of these clients took."""
+        key = self._key
+        with self._link.guard():
+            return dict(self._link.find("clients", ("name", "used"), key, list(names)))
+
+    def client_key(self) -> bytes | None:
+        """The key under which clients are named."""
+        return _only(self._run("SELECT client_key FROM client_keys WHERE task = ?", self._key))
 
     def witness(self) -> bytes | None:
         """The head that this store remembers on behalf of another one."""
@@ -215,6 +225,25 @@ class SQLTransaction(SQLReader):
     def expire(self, id: bytes) -> None:
         """Close an open question without an answer."""
         self._close(id, "expired", None)
+
+    def hide_client_key(self, key: bytes) -> None:
+        """Store the key under which clients are named."""
+        self._insert("client_keys", ("task", "client_key"), [(self._key, key)])
+
+    def count_clients(self, places: Mapping[bytes, int]) -> None:
+        """Add the places that clients took."""
+        used, key = self.clients(places), self._key
+        update = "UPDATE clients SET used = used + ? WHERE task = ? AND name = ?"
+        for name in used:
+            self._run(update, places[name], key, name)
+        rows = [(key, name, count) for name, count in places.items() if name not in used]
+        self._insert("clients", ("task", "name", "used"), rows)
+
+    def forget_clients(self) -> None:
+        """Delete all counts of clients, and the key of their names."""
+        self._link.erased = True
+        for table in ("clients", "client_keys"):
+            self._run(f"DELETE FROM {table} WHERE task = ?", self._key)
 
     def attest(self, head: bytes) -> None:
         """Remember a head on behalf of another store."""

@@ -167,11 +167,13 @@ class _SQLiteLink(Link):
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         self._connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
-    def find(self, key: int, ids: Sequence[bytes]) -> Iterator[Any]:
-        for some in (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE)):
+    def find(
+        self, table: str, columns: Sequence[str], key: int, names: Sequence[bytes]
+    ) -> Iterator[Any]:
+        select = f"SELECT {', '.join(columns)} FROM {table} WHERE task = ? AND {columns[0]} IN"
+        for some in (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)):
             marks = ",".join("?" * len(some))
-            sql = f"SELECT id FROM seen WHERE task = ? AND id IN ({marks})"
-            yield from self._connection.execute(sql, (key, *some))
+            yield from self._connection.execute(f"{select} ({marks})", (key, *some))
 
     def fault(self, error: Exception) -> KerchiefError | None:
         return _ours(error)

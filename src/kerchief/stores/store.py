@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from kerchief_wire.chain import Line
+
+EVERYTHING = 2**62
+"""More rows than any store has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +67,8 @@ class Reader(Protocol):
     def row(self) -> Row | None:
         """Where the task stands; None if the store does not know it."""
 
-    def lines(self, first: int = 0) -> list[Line]:
-        """The chain, from a line on."""
+    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
+        """At most so many lines of the chain, from one on."""
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
         """Those of the reports that were seen already."""
@@ -101,6 +104,12 @@ class Reader(Protocol):
             now: seconds of the epoch.
             most: no more than so many.
         """
+
+    def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
+        """How many places each of these clients took; those who took none are not in it."""
+
+    def client_key(self) -> bytes | None:
+        """The key under which clients are named; None once they were forgotten."""
 
     def witness(self) -> bytes | None:
         """The head that this store remembers on behalf of another one."""
@@ -155,6 +164,15 @@ class Transaction(Reader, Protocol):
 
     def expire(self, id: bytes) -> None:
         """Close an open question without an answer."""
+
+    def hide_client_key(self, key: bytes) -> None:
+        """Store the key under which clients are named; a task has one."""
+
+    def count_clients(self, places: Mapping[bytes, int]) -> None:
+        """Add the places that clients took, each under its name."""
+
+    def forget_clients(self) -> None:
+        """Delete all counts of clients, and the key of their names."""
 
     def attest(self, head: bytes) -> None:
         """Remember a head on behalf of another store."""

@@ -1,0 +1,390 @@
+"""Who may report: floods of strangers, limits per client, and epochs that begin again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.roles.field import Field, field, made
+from tests.roles.test_population import Town, town
+from tests.roles.test_questions import answer, served
+from tests.roles.test_questions import made as made_questions
+
+from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.roles.admission import Admission, AdmitEveryone, LimitPerClient
+from kerchief.roles.books import Books
+from kerchief.roles.learner import Learner
+from kerchief.roles.middle import Middle
+from kerchief.roles.population import PopulationLearner
+from kerchief.roles.questions import Asker
+from kerchief.roles.verify import verify
+from kerchief.stores import FileWitness, open_store
+from kerchief_device.randomize import randomize
+from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.report import Report
+from kerchief_wire.task import Task
+
+USERS = 400
+
+
+def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+    return [None if one is None else one.word for one in answers]
+
+
+def places(task: Task) -> int:
+    """How many reports a task takes: the last users may fill no cohort."""
+    return sum(task.needs) or task.horizon
+
+
+def strangers(middle: Middle, count: int) -> list[bytes]:
+    """Reports that one stranger makes up, all of them within their bounds."""
+    task, status = middle.task, middle.status()
+    zeros = np.zeros(task.size)
+    return [
+        Report(
+            label=status.label,
+            epoch=status.epoch,
+            id=os.urandom(16),
+            numbers=randomize(task.noise[0], zeros, status.label, os.urandom),
+        ).write(task)
+        for _ in range(count)
+    ]
+
+
+def flooded(middle: Middle, client: str | None = None) -> int:
+    """How many reports of one stranger count, who goes on until all are refused."""
+    counted = 0
+    while middle.status().state == "running":
+        reports = strangers(middle, 50)
+        taken = middle.take(reports, [client] * 50).count(None)
+        counted += taken
+        if not taken:
+            break
+    return counted
+
+
+def admitting(trust: str, store: Any, admission: Admission | None = None) -> Field:
+    task = made(trust, horizon=USERS)
+    middle = Middle(task, store=store, admission=admission)
+    return Field(made=task, store=store, middle=middle, learner=Learner(task))
+
+
+def serve(one: Field, users: int) -> None:
+    """So many honest users, each of whom the operator knows."""
+    for user in range(users):
+        assert one.middle.take([one.report()], [f"user {user}"]) == (None,)
+        one.follow()
+
+
+# Floods.
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
+def test_a_stranger_uses_up_a_task_and_the_statement_says_so(trust: str) -> None:
+    one = admitting(trust, open_store(":memory:"))
+    late = one.report()
+    assert flooded(one.middle) == places(one.task) > 200
+    assert one.middle.status().state == "closed"
+    assert words(one.middle.take([late])) == ["over"]
+    assert AdmitEveryone().sentence() in one.middle.statement()
+    assert "one stranger" in AdmitEveryone().sentence()
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
+def test_a_limited_stranger_takes_one_place_and_users_the_others(trust: str) -> None:
+    one = admitting(trust, open_store(":memory:"), LimitPerClient())
+    assert flooded(one.middle, "stranger") == 1
+    one.follow()
+    serve(one, places(one.task) - 1)
+    assert one.learner.users == places(one.task)
+    assert one.middle.status().state == "closed"
+    assert LimitPerClient().sentence() in one.middle.statement()
+    assert AdmitEveryone().sentence() not in one.middle.statement()
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_cohort_around_a_victim_is_filled_without_a_limit(limited: bool) -> None:
+    """Whoever knows all other reports of a cohort sees the victim's coins alone."""
+    one = admitting("shuffle", open_store(":memory:"), LimitPerClient() if limited else None)
+    need = one.task.need(0)
+    around = strangers(one.middle, need - 1)
+    answers = one.middle.take(around, ["stranger"] * len(around))
+    assert one.middle.take([one.report(reward=1.0)], ["victim"]) == (None,)
+    assert words(answers).count("spent") == (need - 2 if limited else 0)
+    assert len(one.totals()) == (0 if limited else 1)
+
+
+def test_the_statement_of_shuffle_trust_says_who_must_be_honest() -> None:
+    assert "all users of every cohort are honest" in field("shuffle").middle.statement()
+    assert "at least 4 in 5 users" in field("shuffle", honest=(4, 5)).middle.statement()
+    assert "are honest" not in field("central").middle.statement()
+
+
+# What is counted.
+
+
+def test_a_known_report_and_a_refused_one_cost_a_client_nothing(where: str) -> None:
+    store = open_store(where)
+    one = admitting("central", store, LimitPerClient(reports=2))
+    first, second, third = (one.report() for _ in range(3))
+    wrong = first[:-8] + (2**61).to_bytes(8, "little")
+    assert words(one.middle.take([first, first, wrong], ["a"] * 3)) == [None, None, "bounds"]
+    assert words(one.middle.take([first, second, first], list("abc"))) == [None] * 3
+    assert words(one.middle.take([third], [b"a"])) == [None]
+    assert words(one.middle.take([one.report(), first], ["a", "a"])) == ["spent", None]
+    again = Middle(one.made, store=store, admission=LimitPerClient(reports=2))
+    assert words(again.take([one.report()], ["a"])) == ["spent"]
+    assert words(again.take([one.report()], ["b"])) == [None]
+    store.close()
+
+
+def test_an_unknown_client_is_refused_with_a_word_of_its_own(where: str) -> None:
+    store = open_store(where)
+    one = admitting("joint", store, LimitPerClient())
+    reports = [one.report() for _ in range(4)]
+    assert words(one.middle.take(reports)) == ["client"] * 4
+    assert words(one.middle.take(reports, [None, "", b"", "a"])) == ["client"] * 3 + [None]
+    with store.read(one.task.id) as at:
+        assert sum(at.seen().values()) == 1
+    store.close()
+
+
+def test_a_limit_holds_over_epochs_and_is_forgotten_at_the_end(where: str) -> None:
+    store = open_store(where)
+    one = admitting("central", store, LimitPerClient())
+    assert one.middle.take([one.report()], ["a"]) == (None,)
+    one.middle.renew(restart=True)
+    assert words(one.middle.take([one.report()], ["a"])) == ["spent"]
+    with store.read(one.task.id) as at:
+        assert at.client_key() is not None
+    one.middle.close()
+    with store.read(one.task.id) as at:
+        assert at.client_key() is None
+    store.close()
+
+
+def test_the_store_holds_no_identifier_of_a_client(tmp_path: Path) -> None:
+    """Nor one name in two tasks; and nothing of it is left when the task is closed."""
+    names, path = [], tmp_path / "m.db"
+    for _ in range(2):
+        one = admitting("central", open_store(path), LimitPerClient())
+        assert one.middle.take([one.report()], ["someone@example.org"]) == (None,)
+        store: Any = one.store
+        names += store._writer.execute("SELECT name, used FROM clients").fetchall()
+        store.close()
+        assert all(b"someone" not in file.read_bytes() for file in tmp_path.iterdir())
+        path = tmp_path / "other.db"
+    (first, once), (second, _) = names
+    assert (len(first), once, first == second) == (32, 1, False)
+    one.store.close()
+    one = admitting("central", open_store(path), LimitPerClient())
+    one.middle.close()
+    one.store.close()
+    assert all(second not in file.read_bytes() for file in [path])
+
+
+def test_clients_are_given_one_for_each_report() -> None:
+    one = field("local")
+    report = one.report()
+    for clients in ([], ["a", "b"], "a" * 2, [3], [["a"]]):
+        with pytest.raises(InvalidValue, match="client"):
+            one.middle.take([report], clients)  # type: ignore[arg-type]
+    assert one.middle.take([report], [None]) == (None,)
+
+
+class OfTheHouse:
+    """Known clients may send any number, and all unknown ones three together."""
+
+    def limit(self, client: bytes | None) -> int | None:
+        return 3 if client is None else None
+
+    def sentence(self) -> str:
+        return "House rules."
+
+
+def test_an_admission_of_ones_own() -> None:
+    one = admitting("local", open_store(":memory:"), OfTheHouse())
+    reports = [one.report() for _ in range(12)]
+    answers = words(one.middle.take(reports, [None] * 5 + ["a"] * 7))
+    assert answers == [None] * 3 + ["spent"] * 2 + [None] * 7
+    assert "House rules." in one.middle.statement()
+
+
+# Questions.
+
+
+def test_questions_are_limited_per_client(where: str) -> None:
+    store = open_store(where)
+    server = served(made_questions(), store=store, admission=LimitPerClient(reports=2))
+    with pytest.raises(Refused, match="not admitted") as refused:
+        server.ask(1)
+    assert refused.value.word == "client"
+    first, _ = server.ask(5, client="a")
+    assert words(server.take([answer(server, first)])) == [None]
+    again = Asker(made_questions(), store=store, admission=LimitPerClient(reports=2))
+    with pytest.raises(Refused, match="the 2 places") as refused:
+        again.ask(1, client="a")
+    assert refused.value.word == "spent"
+    assert len(again.ask(1, client=b"b")) == len(again.ask(7, client="b")) == 1
+    store.close()
+
+
+# An epoch that strangers used up.
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
+def test_a_task_that_strangers_used_up_begins_again(trust: str, tmp_path: Path) -> None:
+    """New places are charged, and what strangers sent is learned from no more."""
+    one = field(trust, horizon=60, witness=FileWitness(tmp_path / "witness"))
+    users = places(one.task)
+    assert flooded(one.middle) == users
+    one.follow()
+    spoiled = one.learner.model
+    with pytest.raises(CapacityExceeded, match="restart=True"):
+        one.middle.renew()
+    one.middle.renew(restart=True)
+    status = one.middle.status()
+    assert (status.state, status.label) == ("running", 0)
+    one.learner.restart()
+    empty = Learner(one.made).model
+    assert one.learner.model.arrays == empty.arrays
+    assert one.learner.model.version > spoiled.version
+    old = len(one.middle.releases())
+    one.serve(users, reward=1.0)
+    assert one.middle.status().state == "closed"
+    assert one.learner.users == users
+    totals = one.totals()
+    assert {release.epoch for release in totals[:old]} == {0}
+    assert {release.epoch for release in totals[old:]} == {status.epoch}
+    assert [release.cohort for release in totals[old:]] == list(range(one.task.cohorts))
+    again = Learner(one.made)
+    again.follow(one.middle.releases())
+    assert again.model.arrays == one.learner.model.arrays
+    books = verify(one.middle.chain()).books
+    assert [epoch.cohort for epoch in books.epochs] == [0, 0]
+    assert {receipt.cohort.first // 60 for receipt in books.receipts} == {0, 1}
+    assert books.spent().epsilon <= 1.0
+    Middle(one.made, store=one.store, witness=FileWitness(tmp_path / "witness"))
+    assert one.middle.close().epsilon <= 1.0
+    assert verify(one.middle.chain()).review.kept
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
+def test_a_task_begins_again_in_the_midst_of_an_epoch(trust: str) -> None:
+    one = field(trust, horizon=200)
+    flood = strangers(one.middle, one.task.need(0) + 1)
+    one.middle.take(flood)
+    late = one.report()
+    one.middle.renew(restart=True)
+    assert words(one.middle.take([late, *flood])) == ["epoch"] * (len(flood) + 1)
+    one.serve(one.task.need(0), reward=1.0)
+    fresh = field(trust, horizon=200)
+    fresh.serve(fresh.task.need(0), reward=1.0)
+    assert one.learner.users == fresh.learner.users
+    assert one.learner.model.round == fresh.learner.model.round
+    one.middle.renew()
+    one.serve(3, reward=1.0)
+    cohorts = [epoch.cohort for epoch in Books.of(one.middle.chain()).epochs]
+    assert cohorts == [0, 0, fresh.task.need(0) if trust == "joint" else 1]
+    assert verify(one.middle.chain()).review.kept
+
+
+def test_a_fenced_store_that_is_used_up_begins_again(tmp_path: Path) -> None:
+    witness = FileWitness(tmp_path / "witness")
+    one = field("central", horizon=60, witness=witness)
+    flooded(one.middle)
+    witness.swap(one.task.id, witness.read(one.task.id), bytes(32))
+    with pytest.raises(Fenced):
+        Middle(one.made, store=one.store, witness=witness)
+    with pytest.raises(CapacityExceeded):
+        Middle(one.made, store=one.store, witness=witness, renew=True)
+    again = Middle(one.made, store=one.store, witness=witness, restart=True)
+    assert again.status().label == 0
+
+
+@pytest.mark.parametrize("change", [{"cohort": 1}, {"release": 1}, {"release": 3, "cohort": 2}])
+def test_an_epoch_that_begins_elsewhere_does_not_verify(change: Any) -> None:
+    one = field("central", horizon=200)
+    one.serve(one.task.need(0) + one.task.need(1))
+    assert len(one.totals()) == 2
+    one.middle.renew(restart=True)
+    lines = one.middle.chain()
+    verify(lines)
+    with pytest.raises(Fenced, match="elsewhere"):
+        verify(_changed(lines, change))
+
+
+@pytest.mark.parametrize("epoch", [0, -1, 2**32, True, "1"])
+def test_an_epoch_without_a_new_number_does_not_verify(epoch: Any) -> None:
+    one = field("local")
+    one.middle.renew()
+    lines = one.middle.chain()
+    verify(lines)
+    with pytest.raises(Fenced, match="epoch"):
+        verify(_changed(lines, {"epoch": epoch}))
+
+
+def _changed(lines: Any, change: dict[str, Any]) -> Any:
+    """A chain whose epoch line says something else, all hashes computed anew."""
+    chain = [lines[0]]
+    for line in lines[1:]:
+        content = line.content | (change if line.kind == "epoch" else {})
+        chain.append(chain[-1].next(line.kind, content))
+    return tuple(chain)
+
+
+def test_a_population_that_begins_again_forgets_its_phases() -> None:
+    one: Town = town("pe", "central")
+    for _ in range(3):
+        one.group()
+    assert one.learner.releases == 3
+    one.middle.renew(restart=True)
+    one.learner.restart()
+    fresh = PopulationLearner(one.made, one.learner._features)
+    assert (one.learner.phase, one.learner.users) == (0, 0)
+    assert one.learner.model.arrays == fresh.model.arrays
+    for _ in range(one.made.by_phases.groups):
+        one.group()
+    assert one.learner.phase == 1
+    again = PopulationLearner(one.made, one.learner._features)
+    again.follow(one.middle.releases())
+    assert again.model.arrays == one.learner.model.arrays
+    assert verify(one.middle.chain()).review.kept
+
+
+def test_a_learner_that_forgot_takes_no_later_cohort() -> None:
+    one = field("joint")
+    one.serve(2)
+    one.learner.restart()
+    with pytest.raises(Fenced, match="out of order"):
+        one.serve(1)
+
+
+def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
+    """Open questions follow from answers that are thrown away: nobody may answer them."""
+    store = open_store(tmp_path / "q.db")
+    server, other = (Asker(made_questions(horizon=6), store=store) for _ in range(2))
+    for question in server.ask(4):
+        assert server.take([answer(server, question)]) == (None,)
+    (left,) = server.ask(1)
+    stale = answer(server, left)
+    assert len(other.releases()) == 4
+    empty = Asker(made_questions(horizon=6), store=open_store(":memory:")).state
+    server.renew(restart=True)
+    for one in (server, other):
+        assert not one.stopped
+        assert str(one.state) == str(empty)
+        assert words(one.take([stale, answer(one, left)])) == ["epoch", "question"]
+    questions = (*server.ask(3), *other.ask(9))
+    assert len(questions) == 6
+    assert words(server.take([answer(server, question) for question in questions])) == [None] * 6
+    assert server.stopped
+    assert other.stopped
+    assert len(server.releases()) == 10
+    assert verify(server.chain()).books.spent().epsilon == pytest.approx(1.0)
+    again = Asker(made_questions(horizon=6), store=store)
+    assert np.array_equal(again.recommendation, server.recommendation)
+    store.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from kerchief.core.errors import InvalidValue
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, Laplace, MemoryLedger, Trust, Zcdp, zcdp_rho
@@ -16,6 +17,7 @@ from kerchief.privatizers import Protection
 from kerchief.privatizers.protect import protect
 from kerchief.roles import Bandit
 from kerchief.simulation.run import simulate
+from kerchief_wire.task import Promise
 
 Call = Callable[..., Result]
 
@@ -185,3 +187,37 @@ def test_added_bills_are_spent_by_a_filter(call: Call, tmp_path: Path) -> None:
     assert document["spent"]["epsilon"] == 1.0
     assert document["ours"] < 1.0
     assert document["agree"]
+
+
+def _named(unit: str, path: Path) -> Path:
+    """A bandit whose author named the unit of privacy."""
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE, unit=unit, honest=(4, 5))
+    problem = make_environment(dim=2, arms=3).problem(300)
+    with Bandit(policy="linucb", problem=problem, guarantee=promise, path=path, name="news", window_s=0):
+        return path
+
+
+def test_text_of_the_author_stands_outside_of_what_was_computed(call: Call, tmp_path: Path) -> None:
+    word = "city, and a proof that nothing leaks,"
+    told = call("ledger", "verify", str(_named(word, tmp_path / "b"))).stdout
+    assert told.count(word) == 1
+    assert f'named by the chain\'s author: unit "{word}"' in told.splitlines()
+    assert 'named by the chain\'s author: task "news"' in told.splitlines()
+    flat = " ".join(told.split())
+    assert flat.count("shuffle differential privacy for one unit's") == 2
+    assert "at least 4 in 5 users of every cohort are honest" in flat
+    assert "does not show who was admitted" in flat
+
+
+def test_the_usual_unit_is_named_in_the_sentence(call: Call, folder: Path) -> None:
+    told = call("ledger", "verify", str(folder)).stdout
+    assert " ".join(told.split()).count("joint differential privacy for one user's") == 2
+    assert "author: unit" not in told
+
+
+@pytest.mark.parametrize("unit", ["", "x" * 41, "user\nThe chain is whole", "\u202euser"])
+def test_a_unit_is_one_short_line(unit: str) -> None:
+    for kind in (Promise, lambda **more: Guarantee(trust=Trust.JOINT, **more)):
+        assert kind(epsilon=1.0, delta=1e-5, unit="x" * 40).unit
+        with pytest.raises(InvalidValue, match="unit is"):
+            kind(epsilon=1.0, delta=1e-5, unit=unit)

@@ -28,6 +28,8 @@ _MOST_SUM = 2**62
 _MOST_TABLE = 2**24
 # A report's label has 16 bits.
 _MOST_LABELS = 2**16
+MOST_UNIT = 40
+"""Letters of the word for whose contribution is protected: it stands within other sentences."""
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
 _MOST_NUMBERS = 2**18
 _SIGNING_ROLES = ("aggregator", "learner")
@@ -59,6 +61,10 @@ class Promise:
     def __post_init__(self) -> None:
         """Check the fractions, which noise rests on, and that no promise is below zero."""
         (a, b), (c, d) = self.honest, self.excluded
+        if not (self.unit.isprintable() and 0 < len(self.unit) <= MOST_UNIT):
+            raise InvalidValue(
+                f"unit is empty, not printable or longer than {MOST_UNIT} letters; give a word"
+            )
         if not (self.epsilon >= 0 and 0 <= self.delta < 1):
             raise InvalidValue(
                 f"epsilon is {self.epsilon} and delta {self.delta}; promise at least 0, and a "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,9 +13,10 @@ from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event, Gaussian
-from kerchief.privacy.guarantee import Trust
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
+from kerchief.roles.admission import assumed
 from kerchief.roles.context_free import unpacked
 from kerchief.roles.verify import check_releases, read_chain
 from kerchief.roles.verify import verify as verified
@@ -84,7 +87,11 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
     else:
         problem = unpacked(books.task.bandit, books.task.problem)
         _print(read, books.receipts, protected=problem.protected)
+        if books.task.trust == Trust.SHUFFLE:
+            print_wrapped(assumed(books.task.promise.honest))
+        print_wrapped("The chain does not show who was admitted, nor how often.")
         print_wrapped(f"task {books.task.id.hex()}")
+        _print_named("task", books.task.name)
         print_wrapped(f"{len(lines)} lines, {len(books.drawn)} draws, head {books.head.hex()}")
         click.echo("The chain is whole, and what was drawn is what was paid for.")
     return _judged(read)
@@ -106,7 +113,7 @@ def _judged(read: Review) -> int:
     return int(not (read.agree and read.kept))
 
 
-def _document(read: Review, receipts: tuple[Receipt, ...]) -> dict[str, object]:
+def _document(read: Review, receipts: Sequence[Receipt]) -> dict[str, object]:
     second = read.second
     return {
         "budget": read.budget.to_dict(),
@@ -122,7 +129,7 @@ def _document(read: Review, receipts: tuple[Receipt, ...]) -> dict[str, object]:
     }
 
 
-def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> None:
+def _print(read: Review, receipts: Sequence[Receipt], *, protected: str) -> None:
     rows = [
         (
             str(one.number),
@@ -148,8 +155,12 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
         columns="llr",
         title=f"the worst-off user{often}, at delta {read.budget.delta:g}",
     )
-    print_wrapped(f"promised: {read.budget.sentence(protected=protected)}")
-    print_wrapped(f"spent: {read.spent.sentence(protected=protected)}")
+    for word, guarantee in (("promised", read.budget), ("spent", read.spent)):
+        # The author's own word for a unit stands outside of what was computed.
+        neutral = guarantee if _is_user(guarantee) else replace(guarantee, unit="unit")
+        print_wrapped(f"{word}: {neutral.sentence(protected=protected)}")
+    if not _is_user(read.budget):
+        _print_named("unit", read.budget.unit)
     if any(receipt.bill for receipt in receipts):
         print_wrapped(
             "Bills after a user's first may have been chosen by earlier releases. The accountants "
@@ -163,7 +174,16 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
         )
 
 
-def _might_be_more(read: Review, receipts: tuple[Receipt, ...]) -> bool:
+def _is_user(guarantee: Guarantee) -> bool:
+    return guarantee.unit == "user"
+
+
+def _print_named(what: str, text: str) -> None:
+    """Print a text that was not computed: whoever wrote the chain chose it."""
+    click.echo(f'named by the chain\'s author: {what} "{text}"')
+
+
+def _might_be_more(read: Review, receipts: Sequence[Receipt]) -> bool:
     """Whether visits to several cohorts are not proved to cost less than all to the worst one."""
     kinds = {type(one.event) for one in receipts}
     unequal = len({one.event for one in receipts}) > 1 and kinds != {Gaussian}

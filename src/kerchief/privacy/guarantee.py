@@ -10,6 +10,7 @@ from enum import StrEnum
 from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.core.problems import WHOLE_RECORD
 from kerchief.core.validate import at_least, between, one_of, plain, whole
+from kerchief_wire.task import MOST_UNIT
 
 ADJACENCIES = ("replace",)
 MOST_EPSILON = 1e9
@@ -101,8 +102,12 @@ class Guarantee:
         if at_least("delta", self.delta, 0.0) > 0:
             between("delta", self.delta, 0.0, 1.0)
         one_of("adjacency", self.adjacency, ADJACENCIES)
-        if not isinstance(self.unit, str) or not self.unit or not self.unit.isprintable():
-            raise InvalidValue("unit is no word; say whose contribution is protected, as 'user'")
+        word = isinstance(self.unit, str) and self.unit.isprintable()
+        if not (word and 0 < len(self.unit) <= MOST_UNIT):
+            raise InvalidValue(
+                f"unit is no word of at most {MOST_UNIT} letters; say whose contribution is "
+                "protected, as 'user'"
+            )
         if self.rounds is not None:
             whole("rounds", self.rounds)
         self._check_parts()

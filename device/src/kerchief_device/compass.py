@@ -71,7 +71,7 @@ def told(noise: Compass, statistic: Floats, anywhere: Floats) -> tuple[Floats, f
     matrix += (1 - weight) / noise.dim * np.eye(noise.dim)
     column = matrix[:, int(np.argmax(np.diag(matrix)))]
     length = math.sqrt(float(column @ column))
-    there = (float(np.abs(numbers).max()) > 0) & (0 < length < math.inf)
+    there = (float(np.abs(numbers).max()) > 0) & (length > 0) & (length < math.inf)
     own = max(math.sqrt(float(anywhere @ anywhere)), _TINY)
     x = np.where(there, column, anywhere) / (own, length)[there]
     return x, there * min(max(float(vector @ x), -1.0), 1.0), there * weight

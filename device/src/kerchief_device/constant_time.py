@@ -70,13 +70,13 @@ def flush(numbers: Floats, least: float = LEAST) -> Floats:
 
 
 def clip(value: float, low: float, high: float) -> float:
-    """Clip a number to an interval; what is flushed counts as 0.
+    """Clip a number to an interval; what is not finite or below `LEAST` counts as 0.
 
-    >>> clip(7.0, 0.0, 1.0), clip(float("nan"), -1.0, 1.0)
+    >>> clip(1e300, 0.0, 1.0), clip(float("nan"), -1.0, 1.0)
     (1.0, 0.0)
     """
     value, size = float(value), abs(float(value))
-    number = (0.0, value)[(size >= LEAST) & (size <= MOST)]
+    number = (0.0, value)[(size >= LEAST) & (size < math.inf)]
     return min(max(number, low), high)
 
 

@@ -201,7 +201,7 @@ def most_surprising(program: Optimist) -> float:
 
 
 def into_ball(features: Floats, norm: float) -> Floats:
-    """Scale a vector into a ball; what is not finite counts as 0."""
+    """Scale a vector into a ball; what is flushed counts as 0."""
     x = flush(features)
     return x * (norm / max(_length(x), norm))
 

@@ -79,7 +79,7 @@ def chosen_rank(units: int, candidates: int, listed: int, source: Randomness) ->
     take the same operations, since how long a report takes must not tell which it was.
 
     >>> chosen_rank(2**31, 10, 3, lambda count: bytes([4, 0, 0, 128]))
-    4
+    6
     """
     best = word(source) < units
     return (candidates - listed) * best + below((candidates - listed, listed)[best], source)

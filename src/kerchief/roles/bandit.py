@@ -49,8 +49,8 @@ _AT_ONCE = 1000
 # Seconds between two looks for decisions that are due, where there is a window.
 _LOOK_S = 1.0
 _RESTORABLE = (
-    "the witness lies in the bandit's own folder; a backup of that folder that is restored is not "
-    "noticed, and voids the guarantee. Pass `witness=` a file on another disk."
+    "the witness lies in the bandit's own folder; a backup of that folder that is restored may go "
+    "unnoticed, and voids the guarantee. Pass `witness=` a file on another disk."
 )
 
 
@@ -118,14 +118,15 @@ class Bandit(Guarded):
             window_s: seconds until a decision counts, with its reward or else with the default, at
                 the next look: ``decide`` has one per second, and ``expire``, ``settle`` and
                 ``close`` are one each. With 0 a decision counts when the next of these four calls
-                begins, whatever the clock says: for rewards that come before the next decision.
+                begins, whatever the clock says: for rewards that come before the next decision,
+                so for one visit at a time over all threads.
             default: the reward of a decision that got none; the least one if None.
             project: onto how many numbers features are mapped first, by a public random projection,
                 or that projection: for problems of more than some 64 dimensions.
             path: of a new folder in which the bandit lives; None keeps it in memory.
             witness: of a file that notices whether the folder was copied or restored: best on
                 another disk. By default it lies in the folder, and a backup that is restored in
-                place is not noticed.
+                place may go unnoticed.
 
         Raises:
             BudgetExceeded: the guarantee does not pay for the noise.
@@ -299,7 +300,9 @@ class Bandit(Guarded):
         """
         with self._lock:
             if not self._device.reward(id, value):
-                raise InvalidValue(f"decision {id} has a reward already; the first one counts")
+                raise InvalidValue(
+                    f"decision {id} has its reward or was reported; the first one counts"
+                )
 
     def expire(self, now: float | None = None) -> int:
         """Report all decisions that are due, and learn from the cohorts that they complete.
@@ -375,13 +378,13 @@ class Bandit(Guarded):
     def _describe_restores(self) -> str:
         if self._made.guarantee.trust is Trust.LOCAL:
             return (
-                "Restoring a backup of the folder is not noticed: decisions that wait in the "
+                "Restoring a backup of the folder may go unnoticed: decisions that wait in the "
                 "backup are reported again with new noise, and their costs add up."
             )
         if _is_restorable(self._made, self._folder, self._witness):
             return (
-                "The witness lies in the bandit's folder: restoring a backup of the folder is not "
-                "noticed and voids the guarantee."
+                "The witness lies in the bandit's folder: restoring a backup of the folder may go "
+                "unnoticed and voids the guarantee."
             )
         return (
             "Restoring a backup of the folder is noticed if anything was released since, unless "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 from typing import Any
 
 import jax.numpy as jnp
@@ -337,3 +338,11 @@ def test_a_pure_promise_is_kept_by_the_noise_that_is_played(trust: str) -> None:
 def test_where_no_noise_is_pure_a_remedy_is_named(trust: str) -> None:
     with pytest.raises(InvalidValue, match="or trust 'local' or 'central' with pure noise"):
         calibrate(epsilon=1.0, delta=0.0, trust=trust, horizon=500)
+
+
+def test_the_epsilon_that_a_refusal_names_is_answered() -> None:
+    """Bits behind a shuffler are refused below it, and have noise from it on."""
+    shared: Any = {"trust": "shuffle", "delta": 1e-5, "horizon": 100, "dim": 2}
+    noted = {one.name: one.note for one in calibrate(epsilon=0.005, **shared).alternatives}
+    (least,) = set(re.findall(r"certify ([\d.E+-]+) at the least", noted["bit"]))
+    assert stds(calibrate(epsilon=float(least), **shared))["bit"] > 0

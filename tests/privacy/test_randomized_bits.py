@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,14 @@ from kerchief.core.errors import InvalidValue
 from kerchief.privacy import bit_sums, randomized_bits
 from kerchief.privacy.bit_sums import binomial_law, fineness, glimpsed_costs, shift_costs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
-from kerchief.privacy.curves import ORDERS, RenyiCurve
+from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.randomized_bits import (
     KEEP_UNIT,
     RandomizedBits,
     bits_epsilon,
     bits_keep,
     bits_renyi,
+    bits_tail,
     local_epsilon,
     local_keep,
     paper_local_epsilon,
@@ -455,6 +458,30 @@ class TestBatch:
     def test_an_impossible_promise_is_refused(self) -> None:
         with pytest.raises(InvalidValue, match="orders up to"):
             bits_keep(1e-3, 1e-12, users=2, bits=1, sensitivity=1.0, dimension=1)
+
+    @pytest.mark.parametrize("delta", [1e-5, 1e-6, 1e-12])
+    def test_refusal_names_an_epsilon_that_suffices(self, delta: float) -> None:
+        """It is just above the least that the orders certify; little less is refused as well."""
+        asked: dict[str, Any] = {"users": 50, "bits": 1, "sensitivity": 1.0, "dimension": 5}
+        with pytest.raises(InvalidValue, match="at the least") as refusal:
+            bits_keep(1e-3, delta, **asked)
+        found = re.search(r"certify ([\d.E+-]+) at the least", str(refusal.value))
+        assert found is not None
+        least = float(found[1])
+        assert bits_epsilon(bits_keep(least, delta, **asked), delta) <= least
+        with pytest.raises(InvalidValue, match="at the least"):
+            bits_keep(0.98 * least, delta, **asked)
+
+    @pytest.mark.parametrize("excess", [0.0, 1e-15, 1e-13, 1e-7, 1e-6, 1e-4])
+    @pytest.mark.parametrize("users", [1, 50, 3000])
+    def test_search_ends_just_above_the_least_epsilon(self, users: int, excess: float) -> None:
+        """With a keep parameter, or with a refusal where rounding leaves none."""
+        delta, tail = 1e-5, bits_tail(1e-5)
+        floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
+        epsilon = max(floor + excess, math.nextafter(floor, 1))
+        asked: dict[str, Any] = {"users": users, "bits": 1, "sensitivity": 1.0, "dimension": 5}
+        with suppress(InvalidValue) if excess < 1e-12 else nullcontext():
+            assert bits_epsilon(bits_keep(epsilon, delta, **asked), delta) <= epsilon
 
     def test_profile_moves_the_right_way(self) -> None:
         base = described(100, 4, 0.5)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import lru_cache
 from typing import ClassVar
 
@@ -41,6 +42,8 @@ _CLOSE_ODDS = 0.004
 # What a device can code, and what a certificate can be sought for in a minute.
 _MOST_BITS, _MOST_SOUGHT = 2**16, 64
 _LEAST_ODDS, _MOST_ODDS = 2.0**-38, 2.0**20
+# An error names a bound that suffices.
+_UPWARDS = Context(prec=3, rounding=ROUND_CEILING)
 
 _Costs = Callable[[int, int, float, float], tuple[float, ...]]
 
@@ -164,8 +167,9 @@ def _kept(
     floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
     if floor >= epsilon:
         raise InvalidValue(
-            f"epsilon is {epsilon}; orders up to {ORDERS[-1]} show nothing below {floor:.3g} at "
-            f"delta {delta}: ask for a larger epsilon or delta"
+            f"epsilon is {epsilon}; at delta {delta} orders up to {ORDERS[-1]} certify "
+            f"{_UPWARDS.create_decimal_from_float(floor)} at the least: ask for a larger epsilon "
+            "or delta"
         )
     start = 1.9 * zcdp_rho(epsilon, delta) * max(users - 1, 1) / (bits * sensitivity**2)
     found = tried(_largest_odds(lambda odds: glimpse(tried(odds)), epsilon, floor, start))
@@ -240,26 +244,33 @@ def _largest_odds(
     Near the goal, what is reached beyond the floor is about a power of the odds; now and then it
     jumps a little.
     """
-    low, high, power, before = 0.0, math.inf, 0.5, (0.0, 0.0)
+    low, high, power, before = 0.0, 2 * _MOST_ODDS, 0.5, (0.0, 0.0)
     odds = min(max(start, _LEAST_ODDS), _MOST_ODDS)
-    aim = math.log(goal * (1 + _CLOSE) / 2 - floor)
+    # A goal just above the floor leaves little between the two: at least half of it is reached.
+    close = max(_CLOSE * goal, (goal + floor) / 2)
+    aim = math.log(_beyond((goal + close) / 2, floor))
     while high - low > _CLOSE_ODDS * low:
         value = reached(odds)
         low, high = (odds, high) if value <= goal else (low, odds)
-        if _CLOSE * goal <= value <= goal or low == _MOST_ODDS or high == _LEAST_ODDS:
+        if close <= value <= goal or low == _MOST_ODDS or high <= _LEAST_ODDS:
             break
-        point = (math.log(odds), math.log(max(value - floor, 1e-12)))
-        if before != (0.0, 0.0):
+        point = (math.log(odds), math.log(_beyond(value, floor)))
+        if before != (0.0, 0.0) and point[0] != before[0]:
             power = min(max((point[1] - before[1]) / (point[0] - before[0]), 0.4), 1.5)
         before = point
         guess = math.exp(min(point[0] + (aim - point[1]) / power, 60.0))
         guess = min(max(guess, _LEAST_ODDS), _MOST_ODDS)
-        odds = guess if low < guess < high else (low + high) / 2
+        odds = guess if low < guess < high else min((low + high) / 2, _MOST_ODDS)
     if low == 0.0:
         raise InvalidValue(
             f"no keep parameter keeps epsilon {goal}; ask for a larger one or take larger batches"
         )
     return low
+
+
+def _beyond(value: float, floor: float) -> float:
+    """By how much a value exceeds the floor; below what rounding hides, a positive number."""
+    return max(value - floor, 1e-12)
 
 
 def _check_sizes(users: int, bits: int, sensitivity: float, dimension: int) -> None:

@@ -772,6 +772,7 @@ BY_STRANGERS = {
     "roles.population:PopulationLearner": "roles.learner:Learner joint",
     "roles.pool:ListedAhead": "bandit:linucb local usual",
     "roles.pool:Pooled": "bandit:linucb central usual",
+    "roles.record_check:RecordCheck": "roles.middle:Middle joint",
     "roles.verify:check_payloads": "roles.books:Books.of central",
     "roles.verify:check_releases": "roles.books:Books.of central",
     "roles.verify:read_chain": "roles.verify:verify",

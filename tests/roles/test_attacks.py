@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.roles.field import (
     ARMS,
+    FACTS,
     TRUSTS,
+    Field,
     bandit,
     field,
     made,
+    promise,
     read,
     reopened,
     witness_of,
@@ -42,6 +46,7 @@ from kerchief_wire.canonical import write
 from kerchief_wire.chain import Line, export, follow, imported
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Numbers
+from kerchief_wire.noise import Statistic
 from kerchief_wire.report import Release, Report
 from kerchief_wire.task import Task
 
@@ -52,6 +57,15 @@ FIRST = 50
 
 def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
     return [None if one is None else one.word for one in answers]
+
+
+def extremes(one: Field) -> list[NDArray[np.int64]]:
+    """The farthest that false users may send: the box, or records where statistics are exact."""
+    (noise,), bounds = one.task.noise, one.task.bounds(0)
+    if not isinstance(noise, Statistic):
+        return [bounds.high, bounds.low, bounds.high - 2]
+    unit = 2**noise.grid_bits
+    return [np.array([unit, 0, 0, unit, 0]), np.array([0, 0, unit, 0, -unit]), 0 * bounds.low]
 
 
 # 1. Rounding.
@@ -69,12 +83,11 @@ def test_no_number_is_so_large_that_it_absorbs_others(trust: str, far: int) -> N
 def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
     """Whatever two of them send, the total less their numbers is the exact sum of all others."""
     one = field(trust, source=lambda count: bytes(count))
-    bounds = one.task.bounds(0)
-    high, low = one.forged(bounds.high), one.forged(bounds.low)
+    high, low = extremes(one)[:2]
     others = [one.report() for _ in range(FIRST - 2)]
-    assert set(one.middle.take([high, *others, low])) == {None}
+    assert set(one.middle.take([one.forged(high), *others, one.forged(low)])) == {None}
     (release,) = one.totals()
-    left = release.total - bounds.high - bounds.low
+    left = release.total - high - low
     exact = sum(read(report, one.task) for report in others)
     noise = left - exact
     if trust == "shuffle":
@@ -86,8 +99,7 @@ def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
 def test_three_colluders_learn_nothing_beyond_the_noise() -> None:
     """Once their own numbers are taken off, what is left is the others' sum and all the noise."""
     one = field("central")
-    bounds = one.task.bounds(0)
-    odd = [bounds.high, bounds.low, bounds.high - 1]
+    odd = extremes(one)
     others = [one.report(reward=1.0)] + [one.report(reward=0.0) for _ in range(FIRST - 4)]
     assert set(one.middle.take([*map(one.forged, odd), *others])) == {None}
     left = one.totals()[0].total - sum(odd) - sum(read(each, one.task) for each in others)

@@ -22,6 +22,7 @@ from kerchief.roles.middle import Middle
 from kerchief.stores import Store
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
+from kerchief_wire.noise import Statistic
 from kerchief_wire.report import Release, Report
 
 GROUP = 64
@@ -77,6 +78,9 @@ def reports(middle: Middle, count: int, first: int = 0) -> list[bytes]:
     noise, found = task.noise[0], []
     for number in range(first, first + count):
         numbers = noise.bounds(0).low + 2 * number
+        if isinstance(noise, Statistic):
+            # Of features (1, 0), and of so many steps of reward.
+            numbers = np.array([2**noise.grid_bits, 0, 0, number, 0])
         said = Report(label=0, epoch=epoch, id=number.to_bytes(16, "big"), numbers=numbers)
         found.append(said.write(task))
     return found

@@ -50,6 +50,7 @@ _PROTOCOL = {
     "restarts and copies": "roles/restarts.md",
     "phases": "roles/population.md",
     "projected features": "roles/projection.md",
+    "false reports": "roles/record_check.md",
 }
 
 

@@ -34,6 +34,7 @@ from kerchief.roles.books import ChainReader, Epoch, charged, opened
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of, read_secret, write_secret
 from kerchief.roles.drawing import Drawing, appended
+from kerchief.roles.record_check import RecordCheck
 from kerchief.roles.uncopyable import Guarded
 from kerchief.roles.verify import check_payloads
 from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
@@ -111,6 +112,8 @@ class Middle(Guarded):
             )
         self.made, self.task = made, made.task
         self._desks = desks_of(made, pool)
+        # A bandit in one process makes all reports itself.
+        self._record_check = RecordCheck(made.task) if pool is None else None
         self._store, self._witness = store, witness or NoWitness()
         self._source, self._noise = source, source if pool is None else None
         self._admission = admission or AdmitEveryone()
@@ -166,6 +169,8 @@ class Middle(Guarded):
         if isinstance(reports, str | bytes | bytearray) or not isinstance(reports, Iterable):
             raise InvalidValue("reports are no list of messages; give one, also for one report")
         read = Report.read_all(reports, self.task)
+        if self._record_check:
+            read = self._record_check.refuse_forgeries(read)
         senders = read_clients(clients, len(read))
         with self._lock:
             if not any(isinstance(one, Report) for one in read):

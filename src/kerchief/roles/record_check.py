@@ -1,0 +1,231 @@
+"""Whether some record could have made a report: norm and shape of exact statistics, up to rounding.
+
+Where devices add no noise, the aggregator sees statistics. Without this check one false user can
+send the corner of the box that holds them, which is far beyond every statistic. Bounds and proofs:
+`record_check.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_wire.errors import Refused
+from kerchief_wire.noise import Floats, Statistic, Wholes
+from kerchief_wire.report import Report
+from kerchief_wire.task import Answering, Optimist, OwnModels, Program, Task
+
+Verdicts: TypeAlias = NDArray[np.bool_]
+_Test: TypeAlias = Callable[[Floats], Verdicts]
+
+_ROUNDING = 2.0**-40
+"""What floating point adds to a number, relative to the largest (`queries.md`, section 3)."""
+_AT_ONCE = 2**15
+"""Numbers that are tested together: temporaries stay in a processor's cache."""
+
+
+class RecordCheck:
+    """Tests reports of one task; reports that carry noise pass.
+
+    >>> from kerchief import Guarantee, Problem, deploy
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
+    >>> check = RecordCheck(deploy(policy="linucb", problem=problem, guarantee=guarantee).task)
+    >>> unit = 2**24
+    >>> check.could_be_records(unit * np.array([[1, 0, 0, 1, 0], [1, 0, 1, 1, 0]])).tolist()
+    [True, False]
+    """
+
+    def __init__(self, task: Task) -> None:
+        """Prepare the tests of the queries without noise."""
+        self._tests: list[tuple[slice, _Test]] = [
+            (part, _test_for(task.program, noise))
+            for noise, part in zip(task.noise, task.parts, strict=True)
+            if isinstance(noise, Statistic)
+        ]
+
+    def could_be_records(self, numbers: Wholes) -> Verdicts:
+        """Whether each row is a report that some record could have made."""
+        verdicts = np.ones(len(numbers), np.bool_)
+        step = max(1, _AT_ONCE // numbers.shape[1])
+        for first in range(0, len(numbers), step):
+            rows = slice(first, first + step)
+            for part, test in self._tests:
+                verdicts[rows] &= test(numbers[rows, part].astype(np.float64))
+        return verdicts
+
+    def refuse_forgeries(self, reports: Sequence[Report | Refused]) -> list[Report | Refused]:
+        """Put a refusal in the place of each report that no record could have made."""
+        checked = list(reports)
+        places = [place for place, report in enumerate(reports) if isinstance(report, Report)]
+        if not places or not self._tests:
+            return checked
+        rows = np.array([report.numbers for report in reports if isinstance(report, Report)])
+        for place in np.array(places)[~self.could_be_records(rows)].tolist():
+            checked[place] = Refused(
+                "bounds", "no record within the task's bounds gives this report"
+            )
+        return checked
+
+
+def _test_for(program: Program, noise: Statistic) -> _Test:
+    match program:
+        case Optimist(reweighed=0):
+            return _Moments(program, noise).test
+        case OwnModels():
+            return _Blocks(program, noise).test
+        case Answering():
+            return _interval(program, noise)
+    return _ball(noise)
+
+
+def _slack(noise: Statistic) -> float:
+    """How far rounding moves one number, in units of the grid."""
+    farthest = max(map(abs, noise.center), default=0) + noise.radius
+    return 0.5 + _ROUNDING * farthest
+
+
+def _ball(noise: Statistic) -> _Test:
+    """Within the radius of the center: all that is known of a statistic without a shape."""
+    center = np.array(noise.center, np.float64)
+    most = noise.radius + 2 * math.sqrt(noise.size) * _slack(noise)
+
+    def test(rows: Floats) -> Verdicts:
+        within: Verdicts = np.square(rows - center).sum(1) <= most**2
+        return within
+
+    return test
+
+
+def _interval(program: Answering, noise: Statistic) -> _Test:
+    """Between the least and the greatest loss."""
+    low, high = np.rint(np.ldexp([program.low, program.high], noise.grid_bits))
+
+    def test(rows: Floats) -> Verdicts:
+        within: Verdicts = ((rows >= low) & (rows <= high)).all(1)
+        return within
+
+    return test
+
+
+class _Moments:
+    """The test of (b w x xᵀ, y x): a matrix of rank one, and a vector along it.
+
+    The column of the matrix with the largest pivot gives x. Bounds are in units of the grid.
+    """
+
+    def __init__(self, program: Optimist, noise: Statistic) -> None:
+        """Lay out the flat form, and compute the bounds."""
+        dim, unit, self._slack = program.dim, math.ldexp(1.0, noise.grid_bits), _slack(noise)
+        rows, columns = np.triu_indices(dim)
+        self._cut = cut = len(rows)
+        # Entry by entry: which number of the column, times which, times what; last, the vector.
+        self._left = np.concatenate([rows, np.full(dim, dim)])
+        self._right = np.concatenate([columns, np.arange(dim)])
+        self._weights = np.where(self._left == self._right, 1.0, math.sqrt(2.0))
+        self._weights[cut:] = 1.0
+        self._diagonal = np.flatnonzero(rows == columns)
+        # Where a column is in a row, and the vector's number beside its pivot behind it.
+        self._places = np.empty((dim, dim + 1), np.intp)
+        self._places[rows, columns] = self._places[columns, rows] = np.arange(cut)
+        self._places[:, dim] = cut + np.arange(dim)
+        self._shares = 1 / self._weights[self._places]
+        ends = (program.response_low - program.offset, program.response_high - program.offset)
+        most = max(map(abs, ends))
+        least = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
+        # A number of the vector is y times the root of a number of the diagonal, and of this.
+        root = math.sqrt(unit / program.balance)
+        self._least, self._most = (1 - _ROUNDING) * least * root, (1 + _ROUNDING) * most * root
+        self._trace = unit * program.balance * program.norm**2 + dim * self._slack
+        self._length = unit * most * program.norm + math.sqrt(dim) * self._slack
+        self._weighted = program.weighted
+
+    def test(self, rows: Floats) -> Verdicts:
+        """Which rows have a matrix of rank one, a vector along it, and possible lengths."""
+        slack, cut, diagonal = self._slack, self._cut, rows.take(self._diagonal, 1)
+        chosen, pivot = diagonal.argmax(1), np.maximum.reduce(diagonal, 1)
+        index = np.arange(len(rows))[:, None], self._places.take(chosen, 0)
+        ends = rows[index] * self._shares.take(chosen, 0)
+        along = np.abs(ends[:, -1])
+        # Rounding hides the direction of a smaller matrix.
+        visible = pivot >= 8 * slack
+        inverse = visible / np.maximum(pivot, slack)
+        apart = (ends * inverse[:, None]).take(self._left, 1)
+        apart *= ends.take(self._right, 1)
+        apart *= self._weights
+        apart -= rows
+        np.abs(apart, out=apart)
+        reach = self._reach(pivot)
+        beside = np.where(visible, slack * (2.5 + 2.1 * along * inverse), reach)
+        verdicts: Verdicts = np.maximum.reduce(apart[:, :cut], 1) <= 14 * slack
+        verdicts &= np.maximum.reduce(apart[:, cut:], 1) <= beside
+        verdicts &= along <= reach
+        verdicts &= np.add.reduce(diagonal, 1) <= self._trace
+        if self._least:
+            verdicts &= along >= self._least * np.sqrt(np.maximum(pivot - slack, 0)) - slack
+        if self._weighted:
+            verdicts &= np.square(rows[:, cut:]).sum(1) <= self._length**2
+        return verdicts
+
+    def _reach(self, pivot: Floats) -> Floats | float:
+        """The most that a number of the vector can be beside this pivot."""
+        if self._weighted:
+            return self._length
+        reach: Floats = self._most * np.sqrt(np.maximum(pivot, 0) + self._slack) + self._slack
+        return reach
+
+
+class _Blocks:
+    """The test of one arm's (y u, w u), and the pool h z zᵀ: u is z and the lever behind it."""
+
+    def __init__(self, program: OwnModels, noise: Statistic) -> None:
+        """Compute the bounds, in units of the grid."""
+        self._program, self._slack = program, _slack(noise)
+        self._unit = math.ldexp(program.weight, noise.grid_bits)
+        self._count = program.dim - (program.lever > 0)
+        self._rows, self._columns = np.triu_indices(self._count if program.balance else 0)
+        weights = np.where(self._rows == self._columns, 1.0, math.sqrt(2.0))
+        self._pool = program.balance / (program.weight * self._unit) * weights
+        hidden = self._slack / self._unit
+        reach = 2 * program.varying + 3 * hidden
+        self._apart = self._slack * (1 + math.sqrt(2) * program.balance / program.weight * reach)
+
+    def test(self, rows: Floats) -> Verdicts:
+        """Which rows are about one arm, and the same features in every part."""
+        program, slack = self._program, self._slack
+        cut = 2 * program.arms * program.dim
+        blocks = rows[:, :cut].reshape(-1, 2, program.arms, program.dim)
+        is_alone = (blocks != 0).any((1, 3)).sum(1) <= 1
+        moments, features = blocks.sum(2).transpose(1, 0, 2)
+        index, chosen = np.arange(len(rows))[:, None], np.abs(features).argmax(1)[:, None]
+        pivot, along = features[index, chosen], moments[index, chosen]
+        sizes = np.abs(pivot) + np.abs(along) + np.abs(moments) + np.abs(features)
+        is_along = np.abs(pivot * moments - along * features) <= slack * (sizes + 6 * slack)
+        varying, pool = features[:, : self._count], rows[:, cut:]
+        most = self._unit * program.varying + math.sqrt(self._count) * slack
+        is_short = np.square(varying).sum(1) <= most**2
+        lever = self._unit * program.lever
+        is_levered = (np.abs(features[:, self._count :] - lever) <= slack).all(1)
+        expected = varying[:, self._rows] * varying[:, self._columns] * self._pool
+        is_pooled = (np.abs(pool - expected) <= self._apart).all(1)
+        is_within = self._is_within(moments, features)
+        verdicts: Verdicts = (
+            is_alone & is_along.all(1) & is_short & is_levered & is_pooled & is_within
+        )
+        return verdicts
+
+    def _is_within(self, moments: Floats, features: Floats) -> Verdicts:
+        """Whether one response within its bounds is between features and moments."""
+        program = self._program
+        low, high = program.low - program.offset, program.high - program.offset
+        least, most = low * features, high * features
+        spare = self._slack * (program.weight + max(abs(low), abs(high)))
+        scaled = program.weight * moments
+        is_high = (scaled >= np.minimum(least, most) - spare).all(1)
+        is_low = (scaled <= np.maximum(least, most) + spare).all(1)
+        within: Verdicts = np.logical_and(is_high, is_low)
+        return within

@@ -73,6 +73,20 @@ def test_arms_are_equal_unless_scores_are() -> None:
             assert found == case["allowed"].index(True), "the first of equals"
 
 
+@pytest.mark.parametrize("dim", [1, 2, 5, 7, 16, 33, 64])
+@pytest.mark.parametrize("count", [3, 7, 20, 33])
+def test_equal_arms_have_equal_scores(dim: int, count: int) -> None:
+    """Wherever they are among the rows, whatever a processor's products of matrices round."""
+    rng = np.random.default_rng(dim)
+    for _ in range(20):
+        rows, square = np.tile(rng.normal(size=dim), (count, 1)), rng.normal(size=(dim, dim))
+        estimate, normals = rng.normal(size=(2, dim))
+        bounds = Ellipsoid(estimate=estimate, inverse=square @ square.T, width=0.7)
+        assert act(bounds, rows, None) == 0
+        guessed = Beliefs(estimate=estimate, sample=square, widen=square)
+        assert act_on_a_guess(guessed, rows, None, normals, 0.3) == 0
+
+
 def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
     for case in vectors("guess"):
         dim, rows = case["dim"], np.array([reals(row) for row in case["rows"]])

@@ -95,8 +95,10 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
     (2, 1)
     """
     with np.errstate(all="ignore"):
-        squares = np.add.reduce((rows @ model.inverse) * rows, -1)
-        upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
+        # Each row by itself: `@` rounds equal rows differently, by their place and the processor.
+        squares = np.add.reduce(np.vecmat(rows, model.inverse) * rows, -1)
+        score = np.vecdot(rows, model.estimate)
+        upper = score + model.width * np.sqrt(np.maximum(0, squares))
     return first_best(upper, mask)
 
 
@@ -124,8 +126,8 @@ def act_on_a_guess(
     1
     """
     with np.errstate(all="ignore"):
-        wide = rows @ model.widen
-        value = rows @ (model.estimate + model.sample @ normals)
+        wide = np.vecmat(rows, model.widen)
+        value = np.vecdot(rows, model.estimate + model.sample @ normals)
         value += 2 * lot * np.sqrt(np.add.reduce(wide * wide, -1))
     return first_best(value, mask)
 

@@ -193,7 +193,9 @@ def _named(unit: str, path: Path) -> Path:
     """A bandit whose author named the unit of privacy."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE, unit=unit, honest=(4, 5))
     problem = make_environment(dim=2, arms=3).problem(300)
-    with Bandit(policy="linucb", problem=problem, guarantee=promise, path=path, name="news", window_s=0):
+    with Bandit(
+        policy="linucb", problem=problem, guarantee=promise, path=path, name="news", window_s=0
+    ):
         return path
 
 

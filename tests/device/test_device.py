@@ -330,7 +330,7 @@ def test_a_status_out_of_range_is_refused(name: str, value: Any) -> None:
 @pytest.mark.parametrize("time", [math.nan, math.inf, -math.inf, 10**400, None, "now"])
 def test_a_clock_without_a_finite_number_is_refused(time: Any) -> None:
     clock = Clock()
-    device, asker = (Device(one, clock=clock) for one in (SLOW, asking()))
+    device, asker = (Device(one, clock=clock) for one in (SLOW, asking(reward=SLOW.reward)))
     id = device.decide(model(SLOW), ROWS).id
     clock.now = time
     for step in (

@@ -18,13 +18,11 @@ import pytest
 from numpy.typing import NDArray
 from tests.roles.field import (
     ARMS,
-    FACTS,
     TRUSTS,
     Field,
     bandit,
     field,
     made,
-    promise,
     read,
     reopened,
     witness_of,

@@ -8,7 +8,7 @@ send the corner of the box that holds them, which is far beyond every statistic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -58,18 +58,21 @@ class RecordCheck:
                 verdicts[rows] &= test(numbers[rows, part].astype(np.float64))
         return verdicts
 
-    def refuse_forgeries(self, reports: Sequence[Report | Refused]) -> list[Report | Refused]:
+    def refuse_forgeries(self, reports: list[Report | Refused]) -> list[Report | Refused]:
         """Put a refusal in the place of each report that no record could have made."""
-        checked = list(reports)
-        places = [place for place, report in enumerate(reports) if isinstance(report, Report)]
-        if not places or not self._tests:
-            return checked
-        rows = np.array([report.numbers for report in reports if isinstance(report, Report)])
-        for place in np.array(places)[~self.could_be_records(rows)].tolist():
-            checked[place] = Refused(
-                "bounds", "no record within the task's bounds gives this report"
-            )
-        return checked
+        rows = [report.numbers for report in reports if isinstance(report, Report)]
+        if not rows or not self._tests:
+            return reports
+        numbers = np.concatenate(rows).reshape(len(rows), -1)
+        verdicts = self.could_be_records(numbers)
+        if verdicts.all():
+            return reports
+        verdict = iter(verdicts.tolist())
+        refusal = Refused("bounds", "no record within the task's bounds gives this report")
+        return [
+            report if isinstance(report, Refused) or next(verdict) else refusal
+            for report in reports
+        ]
 
 
 def _test_for(program: Program, noise: Statistic) -> _Test:

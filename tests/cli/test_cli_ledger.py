@@ -194,7 +194,13 @@ def _named(unit: str, path: Path) -> Path:
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE, unit=unit, honest=(4, 5))
     problem = make_environment(dim=2, arms=3).problem(300)
     with Bandit(
-        policy="linucb", problem=problem, guarantee=promise, path=path, name="news", window_s=0
+        policy="linucb",
+        problem=problem,
+        guarantee=promise,
+        path=path,
+        witness=path.with_name("witness"),
+        name="news",
+        window_s=0,
     ):
         return path
 

@@ -185,7 +185,7 @@ def test_every_key_of_a_role_signs_and_no_other() -> None:
     of = task(COINS, trust="shuffle", needs=NEEDS, parties=(wider, PARTIES[1]))
     for key in (KEYS["aggregator"], second):
         message = Signer(of, key, clock=lambda: NOW).sign(status(of))
-        assert verify_message(of, Status, message, NOW) == status(of)
+        assert verify_message(of, Status, message, lambda: NOW) == status(of)
     with pytest.raises(InvalidValue, match="is not in the task"):
         Signer(of, bytes([9]) * 32)
     wrong: list[tuple[Model | Status, str]] = [
@@ -236,6 +236,7 @@ def test_phases_with_other_coins_each_need_signatures() -> None:
 
 def _phases(program: Phased, **more: Any) -> Task:
     words: dict[str, Any] = {"program": program, "bandit": "phased", "promise": _PROMISED}
+    words["problem"] = {"arms": 2, "horizon": 100}
     return dataclasses.replace(UNSIGNED, **words, **more)
 
 

@@ -196,7 +196,7 @@ def _signed(*, data: bytes) -> None:
     task, sent = _signing()
     signed = Signed.read(data)
     assert signed.write() == data, "two texts for one signed message"
-    verify_message(task, Status, signed, 1e9)
+    verify_message(task, Status, signed, lambda: 1e9)
     assert data == sent, "a message that nobody signed is taken"
 
 

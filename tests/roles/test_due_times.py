@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from tests.roles.field import ARMS, FACTS, TRUSTS, bandit, field, kill, promise,
 
 from kerchief.core.errors import CapacityExceeded, DelayedLearningWarning, InvalidValue
 from kerchief.roles import bandit as module
+from kerchief.roles import middle as middles
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief.roles.middle import Middle
@@ -39,6 +41,9 @@ class Watcher:
         self.calls, self.now = 0, 1e9
         clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
         monkeypatch.setattr(module, "time", clock)
+        # Nonce and first epoch are drawn: here they are the same in every run.
+        monkeypatch.setattr(module, "deploy", partial(deploy, nonce=bytes(16)))
+        monkeypatch.setattr(middles, "_unused", lambda epochs, context: len(epochs))
         take = Middle.take
 
         def watched(middle: Middle, reports: Any) -> Any:

@@ -17,7 +17,8 @@ for trust in ("none", "local", "shuffle", "joint", "central"):
                           link=link)
         epsilon, delta = (math.inf, 0.0) if trust == "none" else (1.0, 1e-6)
         guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
-        print(deploy(policy=policy, problem=problem, guarantee=guarantee).task.id.hex())
+        deployment = deploy(policy=policy, problem=problem, guarantee=guarantee, nonce=bytes(16))
+        print(deployment.task.id.hex())
 """
 
 

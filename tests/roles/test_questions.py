@@ -51,7 +51,7 @@ def made(policy: Any = "tsallis", *, trust: str = "local", **facts: Any) -> Depl
     problem = dataclasses.replace(ARMS, **facts)
     epsilon = 1.0 if trust == "local" else float("inf")
     promise = Guarantee(epsilon=epsilon, delta=0.0, trust=Trust(trust))
-    return deploy(policy=policy, problem=problem, guarantee=promise, window_s=0)
+    return deploy(policy=policy, problem=problem, guarantee=promise, window_s=0, nonce=bytes(16))
 
 
 def on(domain: Domain, policy: str = "two-point", **more: Any) -> Deployment:
@@ -342,7 +342,7 @@ def test_a_question_has_one_answer_and_a_repeated_one_counts_once() -> None:
 
 
 def test_an_answer_to_nobodys_question_is_refused() -> None:
-    server, other = served(made()), served(made())
+    server, other = served(made()), served(made(horizon=ARMS.horizon + 1))
     (question,) = other.ask()
     assert words(server.take([forged(server, os.urandom(16))])) == ["question"]
     assert words(server.take([forged(server, question.id)])) == ["question"]

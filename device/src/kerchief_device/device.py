@@ -343,13 +343,13 @@ class Device:
         known = self._posted
         if known is not None and model is known.model and not self.task.keys("learner"):
             return known.model
-        found = verify_message(self.task, Model, model, self._now(), self._signed_model)
+        found = verify_message(self.task, Model, model, self._now, self._signed_model)
         if isinstance(model, Signed):
             self._signed_model = model, found
         return found
 
     def _verified_status(self, status: Status | Signed) -> Status:
-        return verify_message(self.task, Status, status, self._now())
+        return verify_message(self.task, Status, status, self._now)
 
     def _verified_question(self, question: bytes | Signed) -> Question:
         if not isinstance(question, Signed):
@@ -357,7 +357,7 @@ class Device:
                 "the question has no signature, and the task names keys of the aggregator; pass "
                 "a signed question"
             )
-        return verify_message(self.task, Question, question, self._now())
+        return verify_message(self.task, Question, question, self._now)
 
     def _signed_chain(self, model: Model) -> tuple[int, bytes] | None:
         """Length and head of a verified model's chain, to be remembered; none of an unsigned one.

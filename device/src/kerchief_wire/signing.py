@@ -150,7 +150,7 @@ def verify_message(
     task: Task,
     kind: type[Message],
     message: Message | Signed,
-    now: float,
+    clock: Callable[[], float],
     known: tuple[Signed, Message] | None = None,
 ) -> Message:
     """A message that is signed as its task demands; one without a signature if it demands none.
@@ -159,7 +159,7 @@ def verify_message(
         task: names the public keys of each role.
         kind: of message that is expected.
         message: as it arrived.
-        now: seconds since 1970.
+        clock: seconds since 1970; read only where the message is signed.
         known: the last signed message, and what it held: its signature is not checked again.
 
     Returns:
@@ -185,6 +185,7 @@ def verify_message(
             )
         if known is None or known[0] is not message:
             known = message, _open(task, kind, message)
+        now = clock()
         if not now - task.valid_s <= message.issued <= now + _TOLERANCE_S:
             raise InvalidValue(
                 f"the {_name(kind)} was issued at {message.issued}, and it is {now:.0f}; it is "

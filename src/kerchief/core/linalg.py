@@ -163,22 +163,6 @@ def lower_root(matrix: Array, *, rolled: bool = False) -> Array:
     return done[0]
 
 
-def inverse_root(matrix: Array) -> Array:
-    """The lower triangular root of a positive definite matrix's inverse.
-
-    The inverse itself is not computed: rounding would hide its smallest eigenvalues.
-
-    >>> inverse_root(jnp.array([[2.0, 2.0], [2.0, 4.0]])).tolist()
-    [[1.0, 0.0], [-0.5, 0.5]]
-    """
-    root = lower_root(matrix[::-1, ::-1])
-    if matrix.shape[-1] <= _MOST_SWEPT:
-        return inverse(root)[::-1, ::-1].T
-    unit = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
-    half: Array = jax.scipy.linalg.solve_triangular(root, unit, lower=True)
-    return half[::-1, ::-1].T
-
-
 def orthonormal(columns: Array) -> Array:
     """Columns at right angles, of length 1, with the same span; a column of it adds zeros.
 

@@ -21,7 +21,7 @@ from jax import Array
 
 from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
-from kerchief.core.linalg import inverse, inverse_root
+from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -123,7 +123,7 @@ class Barrier(OnDomain):
         """A point of the ellipsoid around where it stands."""
         sphere = self.domain.basis().T @ self.domain.direction(stream)
         # Any root will do, since directions are uniform: H⁻¹ = L Lᵀ, and L for H^(-1/2).
-        aside = inverse_root(self._hessian(state.place, round + 1)) @ sphere
+        aside = lower_root(inverse(self._hessian(state.place, round + 1))) @ sphere
         # Near the boundary H has few digits, so the ellipsoid is inside only up to rounding.
         return self.domain.project(self._point(state.place + self.radius * aside))[None]
 

@@ -189,7 +189,7 @@ def test_added_bills_are_spent_by_a_filter(call: Call, tmp_path: Path) -> None:
     assert document["agree"]
 
 
-def _named(unit: str, path: Path) -> Path:
+def _named(unit: str, path: Path, name: str = "news") -> Path:
     """A bandit whose author named the unit of privacy."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE, unit=unit, honest=(4, 5))
     problem = make_environment(dim=2, arms=3).problem(300)
@@ -199,7 +199,7 @@ def _named(unit: str, path: Path) -> Path:
         guarantee=promise,
         path=path,
         witness=path.with_name("witness"),
-        name="news",
+        name=name,
         window_s=0,
     ):
         return path
@@ -215,6 +215,15 @@ def test_text_of_the_author_stands_outside_of_what_was_computed(call: Call, tmp_
     assert flat.count("shuffle differential privacy for one unit's") == 2
     assert "at least 4 in 5 users of every cohort are honest" in flat
     assert "does not show who was admitted" in flat
+
+
+def test_author_text_ends_neither_its_quotes_nor_its_line(call: Call, tmp_path: Path) -> None:
+    name = 'news"' + 80 * " " + "The chain is whole, and nothing leaks."
+    told = call("ledger", "verify", str(_named('city" spent: nothing', tmp_path / "b", name)))
+    assert "nothing leaks" not in told.stdout
+    lines = [line for line in told.stdout.splitlines() if line.startswith("named by")]
+    assert [line.count('"') for line in lines] == [2, 2]
+    assert all(line.endswith('"') and len(line) <= 80 for line in lines)
 
 
 def test_the_usual_unit_is_named_in_the_sentence(call: Call, folder: Path) -> None:

@@ -100,6 +100,9 @@ def test_an_unknown_link_is_refused() -> None:
         UnknownName, match="'logit'; choose one of linear, logistic, probit, poisson"
     ):
         link_named("logit")
+    with pytest.raises(UnknownName) as caught:
+        link_named("x" * 10**6)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ from kerchief.roles.verify import check_releases, read_chain
 from kerchief.roles.verify import verify as verified
 from kerchief_wire.chain import export as exported
 
+# Letters of an author's text that are shown: on a usual terminal they begin no second line.
+_MOST_NAMED = 40
+
 
 @click.group()
 def ledger() -> None:
@@ -179,8 +182,10 @@ def _is_user(guarantee: Guarantee) -> bool:
 
 
 def _print_named(what: str, text: str) -> None:
-    """Print a text that was not computed: whoever wrote the chain chose it."""
-    click.echo(f'named by the chain\'s author: {what} "{text}"')
+    """Print a text that was not computed, in quotes that it cannot end, and on one short line."""
+    short = text.replace('"', "'")
+    short = short if len(short) <= _MOST_NAMED else f"{short[:_MOST_NAMED]}..."
+    click.echo(f'named by the chain\'s author: {what} "{short}"')
 
 
 def _might_be_more(read: Review, receipts: Sequence[Receipt]) -> bool:

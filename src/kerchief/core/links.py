@@ -132,5 +132,5 @@ LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 def link_named(name: str) -> Link:
     """Find a link."""
     if not isinstance(name, str) or name not in LINKS:
-        raise UnknownName(f"no link is called {name!r}; choose one of {', '.join(LINKS)}")
+        raise UnknownName(f"no link is called {str(name)[:80]!r}; choose one of {', '.join(LINKS)}")
     return LINKS[name]

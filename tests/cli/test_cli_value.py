@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
 from kerchief.experiments.data import told_of
+from kerchief.experiments.folder import Folder
 from kerchief.experiments.kept_ledger import kept
-from kerchief.privacy.events import RandomizedResponse
+from kerchief.privacy.events import Binomial, RandomizedResponse
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Cohort, read_ledger
@@ -84,6 +86,43 @@ def test_calls_chosen_by_earlier_results_pass_a_filter(value: Call, tmp_path: Pa
     assert refused.exit_code == 2
     assert "after a user's first bill must add up" in refused.stderr
     assert value(*ask, "--epsilon", "0.05").exit_code == 0
+
+
+def test_sum_without_a_rho_is_left_out(value: Call, tmp_path: Path) -> None:
+    """Other users may have been charged for coins, of which no rho is known."""
+    budget = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL, unit="row")
+    with kept(tmp_path / "x.ledger", budget) as ledger:
+        coins = Binomial(sensitivity=1.0, scale=400, dimension=1)
+        ledger.charge(coins, cohort=Cohort(first=5000, last=5001))
+    ask = ("--arm", "0", "--ledger", tmp_path / "x.ledger", "--epsilon", "0.1")
+    state = json.loads(value(*ask, "--json").stdout)["ledger"]
+    assert (state["epsilon"], state["rho"]) == (None, None)
+    assert "inf" not in value(*ask).stdout
+
+
+def test_concurrent_charges_are_all_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second thread may not write between what the first one reads of a ledger and its file."""
+    budget = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.CENTRAL)
+    write, second = Folder.write, list[threading.Thread]()
+
+    def interrupted(folder: Folder, name: str, content: bytes) -> Path:
+        if not second:
+            second.append(threading.Thread(target=charge))
+            second[0].start()
+            second[0].join(timeout=0.5)
+        return write(folder, name, content)
+
+    monkeypatch.setattr(Folder, "write", interrupted)
+    with kept(tmp_path / "x.ledger", budget) as ledger:
+
+        def charge() -> None:
+            ledger.charge(RandomizedResponse(epsilon=0.5), cohort=Cohort(first=0, last=1))
+
+        charge()
+        second[0].join()
+        assert MemoryLedger.loads((tmp_path / "x.ledger").read_text()).receipts == ledger.receipts
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])

@@ -91,8 +91,9 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     What is printed is private: a value, and an interval that includes noise, sampling, and what
     weights that were cut could have brought. Every call is a release of its own. Calls with one
     --ledger are kept within its --budget together, which is said once: a ledger's file knows it.
-    Each may be chosen by earlier results: a call is admitted while the epsilons of all calls add up
-    to the budget, or while one zCDP filter holds, whose rho --budget and --delta fix.
+    Each may be chosen by earlier results: the first call may use the whole budget, and a later one
+    is admitted while the epsilons of all calls add up to the budget, or while one zCDP filter
+    holds, whose rho --budget and --delta fix.
 
     Errors are not private: which rows cannot be read, and that none is, may be seen by whoever may
     see the logs. Publish what a call prints only.
@@ -170,7 +171,7 @@ def _state(ledger: MemoryLedger) -> dict[str, Any]:
         "calls": len(ledger.receipts),
         "epsilon": sums.epsilon if math.isfinite(sums.epsilon) else None,
         "epsilon_limit": budget.epsilon,
-        "rho": sums.rho,
+        "rho": sums.rho if math.isfinite(sums.rho) else None,
         "rho_limit": zcdp_rho(budget.epsilon, budget.delta) if budget.delta else None,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,17 +22,20 @@ class _Kept(MemoryLedger):
         """An empty one, for this file."""
         super().__init__(budget)
         self._path = path
+        self._writing = threading.Lock()
 
     def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
         """Pay for every line of a bill, or for none of them, and write it down."""
-        paid = super().charge_all(bill)
-        self._write()
+        with self._writing:
+            paid = super().charge_all(bill)
+            self._write()
         return paid
 
     def settle(self, receipt: Receipt, used: int) -> Receipt:
         """Record what was really used, and write it down."""
-        settled = super().settle(receipt, used)
-        self._write()
+        with self._writing:
+            settled = super().settle(receipt, used)
+            self._write()
         return settled
 
     def _write(self) -> None:

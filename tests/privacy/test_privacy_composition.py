@@ -211,3 +211,9 @@ def test_discrete_and_pure_mix() -> None:
 def test_below_the_reach_of_the_loss_distribution_zcdp_answers() -> None:
     assert epsilon_at(MIXED, 1e-11) < math.inf
     assert epsilon_at(MIXED, 1e-11) > epsilon_at(MIXED, 1e-9)
+
+
+def test_gaussian_of_vanishing_precision_has_a_price() -> None:
+    """Its squared inverse multiplier is no float, and the price rounds up."""
+    price = epsilon_at([Gaussian(noise_multiplier=1e300)], 1e-6)
+    assert 0.0 <= price < 1e-100

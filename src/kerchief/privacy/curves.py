@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -80,7 +81,7 @@ class GaussianCurve(Curve):
 
     def delta(self, epsilon: float) -> float:
         """Return the exact δ."""
-        return gaussian_delta(epsilon, self.precision**-0.5)
+        return gaussian_delta(epsilon, max(self.precision, sys.float_info.min) ** -0.5)
 
 
 @dataclass(frozen=True, kw_only=True)

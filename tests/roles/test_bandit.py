@@ -250,6 +250,13 @@ def test_the_statement_says_who_must_keep_faith() -> None:
     assert "no privacy promise" in bandit("none").statement()
 
 
+def test_statement_excepts_the_owner_of_a_single_process() -> None:
+    """The devices run in the operator's own process, whatever local trust says of an operator."""
+    said = bandit("local").statement()
+    assert "It protects from everyone, the operator included" in said
+    assert "even where the operator was included above" in said
+
+
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
     """Where all visits may be in one total, they cost more than so many times epsilon."""

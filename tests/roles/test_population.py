@@ -660,3 +660,12 @@ def test_a_task_with_other_groups_or_fewer_coins_is_another_or_none() -> None:
     fewer = dataclasses.replace(noise, coins=(noise.coins[0] - 1, *noise.coins[1:]))
     with pytest.raises(InvalidValue, match="coins"):
         dataclasses.replace(task, noise=(fewer,))
+
+
+def test_phased_task_does_not_depend_on_precision_of_jax() -> None:
+    """Whoever keeps JAX in 32-bit mode gets the same task, and no warning about its types."""
+    facts: dict[str, Any] = {"problem": FACTS_PHASED, "guarantee": promise("local")}
+    with jax.enable_x64(True):
+        task = deploy(policy="dpe", nonce=bytes(16), **facts).task
+    with jax.enable_x64(False):
+        assert deploy(policy="dpe", nonce=bytes(16), **facts).task.data == task.data

@@ -347,8 +347,8 @@ class Bandit(Guarded):
             f"{self._made.guarantee.delta:.6g}."
         )
         lines.append(
-            "All roles run in one process here, so its owner sees contexts and rewards, and the "
-            "promise is about everyone else."
+            "All roles run in one process here, so its owner sees contexts and rewards, even where "
+            "the operator was included above; the promise is about everyone else."
         )
         lines.append(self._describe_due())
         if self._folder is not None:

@@ -24,6 +24,7 @@ from kerchief.core.contracts import BoundedLoss, Outlook, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief.core.projections import projected, projection_of
 from kerchief.core.surprises import Surprises
@@ -575,6 +576,7 @@ def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
     )
 
 
+@double_precision
 def _phased(policy: PhasePolicy) -> Phased:
     facts = policy.problem
     first = Phase(number=1, pulls=1, first=0, clients=policy.groups)

@@ -20,6 +20,7 @@ from tests.device.helpers import (
 )
 
 from kerchief_device import Budget, Device, Pending
+from kerchief_wire import signing
 from kerchief_wire.errors import (
     BudgetExceeded,
     CodecError,
@@ -41,6 +42,12 @@ PARTIES = tuple(
 NOW = 10_000.0
 SIGNED = task(COINS, trust="shuffle", needs=NEEDS, parties=PARTIES)
 UNSIGNED = task(COINS, trust="shuffle", needs=NEEDS)
+# Heights of the points of low order, as encodings that libraries take.
+PRIME = 2**255 - 19
+OCTAVE = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+)
+LOW_ORDER = (0, 1, PRIME - 1, PRIME, PRIME + 1, OCTAVE, PRIME - OCTAVE)
 BITS = Bits(size=5, bits=2, bound=1.0, keep=(2**16, 2**18))
 
 
@@ -352,6 +359,22 @@ def test_task_refuses_parties(parties: tuple[Party, ...], valid_s: int, words: s
 def test_party_is_checked(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
         dataclasses.replace(PARTIES[0], **change)
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("height", LOW_ORDER)
+def test_party_refuses_a_key_of_low_order(height: int, sign: int) -> None:
+    """Anyone can sign under such a key: some such point is a signature of one message in two."""
+    with pytest.raises(InvalidValue, match="anyone could sign"):
+        Party(role="learner", operator="Eve", keys=(_key(height, sign),))
+    forged = [_key(point, mark) + bytes(32) for point in LOW_ORDER for mark in (0, 1)]
+    messages = [bytes([number]) for number in range(64)]
+    signs = signing._is_valid
+    assert any(signs(_key(height, sign), lie, message) for lie in forged for message in messages)
+
+
+def _key(height: int, sign: int) -> bytes:
+    return (height | sign << 255).to_bytes(32, "little")
 
 
 def test_task_refuses_a_short_nonce() -> None:

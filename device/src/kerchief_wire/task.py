@@ -35,6 +35,11 @@ _MOST_NUMBERS = 2**18
 _SIGNING_ROLES = ("aggregator", "learner")
 # Of bytes of a nonce, of bytes of a public key, and of keys of one party.
 _NONCE_BYTES, _KEY_BYTES, _MOST_KEYS = 16, 32, 3
+# Ed25519 (RFC 8032): the field's prime, and the heights y of the eight points of low order, under
+# which anyone can sign.
+_PRIME = 2**255 - 19
+_OCTAVE = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_LOW_ORDER = (0, 1, _PRIME - 1, _OCTAVE, _PRIME - _OCTAVE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +114,7 @@ class Party:
         role: aggregator or learner.
         operator: name of the person or organization that plays it, one printable line.
         keys: one to three Ed25519 public keys of 32 bytes; a signature by any of them is valid.
+            A key of low order is refused, since it would let anyone sign.
     """
 
     role: str
@@ -126,6 +132,12 @@ class Party:
             raise InvalidValue(
                 f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MOST_KEYS} Ed25519 "
                 f"public keys of {_KEY_BYTES} bytes"
+            )
+        heights = [int.from_bytes(key, "little") % 2**255 for key in self.keys]
+        if any(height >= _PRIME or height in _LOW_ORDER for height in heights):
+            raise InvalidValue(
+                f"a key of the {self.role} is of low order, so anyone could sign with it, or is no "
+                "canonical Ed25519 key; give one of `public_key`"
             )
 
 

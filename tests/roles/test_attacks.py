@@ -201,6 +201,30 @@ def test_late_reports_leave_every_cohort_a_place_that_is_filled_when_it_is_open(
     Books.of(one.middle.chain()).check(one.made)
 
 
+def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: strangers may send many reports that no cohort takes."""
+    one = field("shuffle")
+    noise: Any = one.task.noise[0]
+    cohorts = 1000
+    coins = (noise.coins[0], *(2 * noise.coins[0],) * (cohorts - 1))
+    many = dataclasses.replace(
+        one.task,
+        noise=(dataclasses.replace(noise, coins=coins),),
+        needs=(one.task.need(0),) * cohorts,
+        horizon=one.task.need(0) * cohorts,
+    )
+    asked, enters = [], Task.enters
+
+    def counted(task: Task, label: int, cohort: int) -> bool:
+        asked.append(cohort)
+        return enters(task, label, cohort)
+
+    monkeypatch.setattr(Task, "enters", counted)
+    monkeypatch.setattr(one.middle, "task", many)
+    assert one.middle._later(0, 0, {}) is None
+    assert len(asked) == 64
+
+
 @pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
 def test_a_task_of_a_billion_users_may_begin_anew_again_and_again(trust: str) -> None:
     """Places of all epochs together are no longer counted in 32 bits."""

@@ -53,6 +53,8 @@ _PAGE = 1000
 _LAST = 64
 _MOST_PAGE = 10_000
 _VISITS = (2, 4, 8)
+# Cohorts that are looked at for a late report, under the exclusive lock.
+_MOST_LATER = 64
 
 
 class Middle(Guarded):
@@ -526,11 +528,11 @@ class Middle(Guarded):
         """Where a late report waits whose coins are too few now: the first cohort they suffice for.
 
         It leaves a place there, so that every cohort is filled by a report that comes when it is
-        open.
+        open. Only the next 64 cohorts are looked at: strangers may send many such reports.
         """
         if label > cohort or self.task.bandit != "contextual":
             return None
-        for one in range(cohort + 1, self.task.cohorts):
+        for one in range(cohort + 1, min(cohort + 1 + _MOST_LATER, self.task.cohorts)):
             if counts.get(one, 0) + 1 < self.task.need(one) and self.task.enters(label, one):
                 return one
         return None

@@ -401,6 +401,12 @@ def test_missing_cryptography_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     assert Device(task()).decide(model(task()), ROWS).arm == 2
 
 
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), -1.0, 1e300])
+def test_signer_refuses_a_clock_without_a_time(moment: float) -> None:
+    with pytest.raises(InvalidValue, match="the clock gives"):
+        signed(status(SIGNED), SIGNED, at=moment)
+
+
 def test_private_key_has_32_bytes() -> None:
     with pytest.raises(InvalidValue, match="draw one with new_key"):
         public_key(b"short")

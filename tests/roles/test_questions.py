@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -327,6 +328,18 @@ def test_however_many_questions_are_open_asking_reads_those_alone_that_it_asks_a
     assert [one.round for one in read] == [0, 1, 2]
     assert len(again) == 3
     assert len(server.ask(200)) == 97 + 100
+
+
+@pytest.mark.parametrize("moment", [math.nan, math.inf, -math.inf, 1e300, 10**400, None, "now"])
+def test_a_clock_without_a_time_asks_nobody(moment: Any) -> None:
+    clock = Clock()
+    server = served(made(), clock=clock, patience_s=60)
+    (question,) = server.ask()
+    clock.now, before = moment, clock.now
+    with pytest.raises(InvalidValue, match="time of the clock"):
+        server.ask()
+    clock.now = before
+    assert words(server.take([answer(server, question)])) == [None]
 
 
 def test_a_question_has_one_answer_and_a_repeated_one_counts_once() -> None:

@@ -132,7 +132,8 @@ learner; pass a signed model
         """Sign a message with the present time.
 
         Raises:
-            InvalidValue: the message is of another task, or not one that this role sends.
+            InvalidValue: the message is of another task, or not one that this role sends, or the
+                clock gives no time since 1970.
         """
         kind = _KINDS[type(message)]
         if message.task != self._task.id or kind.role != self.role:
@@ -141,7 +142,10 @@ learner; pass a signed model
                 f"{_name(type(message))} of the {kind.role} of task {message.task.hex()[:16]}; "
                 "sign with the key of that role"
             )
-        issued, data = int(self._clock()), message.write()
+        now, data = self._clock(), message.write()
+        if not 0 <= now < 2**53:
+            raise InvalidValue(f"the clock gives {now}; it must give seconds since 1970")
+        issued = int(now)
         signature: bytes = self._key.sign(_signed_bytes(kind.context, issued, data))
         return Signed(issued=issued, signature=signature, message=data)
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Outlook, Stops, Tree
 from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
-from kerchief.core.validate import whole
+from kerchief.core.validate import between, whole
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.roles.admission import Admission, Client, Places, read_client
 from kerchief.roles.context_free import unit_of
@@ -48,8 +48,8 @@ from kerchief_wire.report import Report
 
 # Releases that are read together.
 _AT_ONCE = 1000
-# Seconds of the epoch: every question is due by then.
-_EVER = 2**62
+# Seconds since 1970: what a clock may give, and by when every question is due.
+_FARTHEST, _EVER = 2**53, 2**62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Asker(Middle):
                 have any number.
             patience_s: seconds after the latest time at which a device reports; a question that
                 has no answer then is asked of someone else.
-            clock: seconds.
+            clock: seconds since 1970.
 
         Raises:
             BudgetExceeded: the promise does not pay for the noise; nothing was begun.
@@ -146,6 +146,7 @@ class Asker(Middle):
             all users that were paid for, or has stopped, or where the client may have no more.
 
         Raises:
+            InvalidValue: the clock gives no finite number.
             Refused: the client is not admitted, or had all questions that it may have.
         """
         whole("count", count)
@@ -159,7 +160,7 @@ class Asker(Middle):
             if self._mind.stopped:
                 return ()
             count = places.left(sender, count)
-            again = tuple(self._again(at, one) for one in at.expired(int(self._clock()), count))
+            again = tuple(self._again(at, one) for one in at.expired(int(self._now()), count))
             questions = again + self._new(at, row, count - len(again))
             places.take(sender, len(questions))
             places.close()
@@ -224,9 +225,13 @@ class Asker(Middle):
         return self._put(at, one.round, one.action, one.memo)
 
     def _put(self, at: Transaction, round: int, action: bytes, memo: bytes) -> Question:
-        id, due = self._source(16), math.ceil(self._clock()) + self._wait_s
+        id, due = self._source(16), math.ceil(self._now()) + self._wait_s
         at.ask(id, round=round, action=action, memo=memo, due=due)
         return Question(task=self.task.id, id=id, action=canonical.read_as(Numbers, action))
+
+    def _now(self) -> float:
+        """The clock's time, which decides whose question is overdue."""
+        return between("the time of the clock", self._clock(), -_FARTHEST, _FARTHEST)
 
     def _taken(
         self,

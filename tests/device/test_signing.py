@@ -168,6 +168,19 @@ def false_models(of: Task) -> dict[str, Model | Signed]:
     }
 
 
+@pytest.mark.parametrize("message", [None, b"{}", "status", 7, object(), UNSIGNED])
+def test_message_of_another_type_costs_nothing(message: Any) -> None:
+    own = device(UNSIGNED)
+    with pytest.raises(InvalidValue, match="the model is a"):
+        own.decide(message, ROWS)
+    with pytest.raises(InvalidValue, match="the model is a Status"):
+        own.decide(status(UNSIGNED), ROWS)  # type: ignore[arg-type]
+    decision = own.decide(model(UNSIGNED), ROWS)
+    with pytest.raises(InvalidValue, match="the status is a"):
+        own.report(decision.id, message)
+    assert own.due() == (decision.id,)
+
+
 @pytest.mark.parametrize("lie", false_models(SIGNED))
 def test_false_model_is_refused_and_nothing_is_stored(lie: str) -> None:
     own = device()

@@ -170,8 +170,8 @@ def verify_message(
         The message.
 
     Raises:
-        InvalidValue: the message is of another task, is not signed by a key of its role, or was
-            issued too long ago or in the future.
+        InvalidValue: the message is of another kind or task, is not signed by a key of its role, or
+            was issued too long ago or in the future.
         CodecError: the message is signed and does not decode.
         KerchiefError: the library `cryptography` is missing.
 
@@ -200,6 +200,11 @@ def verify_message(
         raise InvalidValue(
             f"the {_name(kind)} has no signature, and the task names keys of the {role}; pass a "
             f"signed {_name(kind)}"
+        )
+    if not isinstance(message, kind):
+        raise InvalidValue(
+            f"the {_name(kind)} is a {type(message).__name__:.40}; pass what "
+            f"`{kind.__name__}.read` gives"
         )
     if message.task != task.id:
         raise InvalidValue(

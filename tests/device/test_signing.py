@@ -399,7 +399,8 @@ def test_signed_message_survives_the_wire() -> None:
     sent = signed(status(SIGNED), SIGNED)
     assert Signed.read(sent.write()) == sent
     assert len(sent.write()) == 76 + len(sent.message)
-    for data in (b"", sent.write()[:75], b"x" + sent.write()[1:]):
+    other: tuple[Any, ...] = (None, 7, "kcs1" * 20)
+    for data in (b"", sent.write()[:75], b"x" + sent.write()[1:], *other):
         with pytest.raises(CodecError, match="no signed message"):
             Signed.read(data)
     for change in ({"issued": -1}, {"issued": 2**64}, {"signature": b""}):

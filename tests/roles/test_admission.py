@@ -189,7 +189,7 @@ def test_the_store_holds_no_identifier_of_a_client(tmp_path: Path) -> None:
 def test_clients_are_given_one_for_each_report() -> None:
     one = field("local")
     report = one.report()
-    for clients in ([], ["a", "b"], "a" * 2, [3], [["a"]]):
+    for clients in ([], ["a", "b"], "a" * 2, [3], [["a"]], 7, iter(["a"])):
         with pytest.raises(InvalidValue, match="client"):
             one.middle.take([report], clients)  # type: ignore[arg-type]
     assert one.middle.take([report], [None]) == (None,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -340,6 +341,14 @@ def test_a_clock_without_a_time_asks_nobody(moment: Any) -> None:
         server.ask()
     clock.now = before
     assert words(server.take([answer(server, question)])) == [None]
+
+
+@pytest.mark.parametrize("count", [2**31, 2**63, 2**70])
+def test_more_questions_than_numbers_of_a_store_are_all(count: int, tmp_path: Path) -> None:
+    with contextlib.closing(SQLiteStore(tmp_path / "q.db")) as store:
+        server = served(made(horizon=3), store=store)
+        assert len(server.ask(count)) == 3
+        assert server.ask(count) == ()
 
 
 def test_a_question_has_one_answer_and_a_repeated_one_counts_once() -> None:

@@ -75,9 +75,9 @@ class Signed:
         Raises:
             CodecError: the bytes are not a signed message.
         """
-        magic, issued, signature = _HEAD.unpack_from(data.ljust(_HEAD.size, b"\0"))
-        if magic != _MAGIC or len(data) < _HEAD.size:
+        if not isinstance(data, bytes) or len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise CodecError("the bytes are no signed message of this protocol")
+        _, issued, signature = _HEAD.unpack_from(data)
         return cls(issued=issued, signature=signature, message=data[_HEAD.size :])
 
 

@@ -149,7 +149,8 @@ def read_clients(clients: Sequence[Client] | None, count: int) -> list[bytes | N
     """
     if clients is None:
         return [None] * count
-    if isinstance(clients, str | bytes) or len(clients) != count:
+    is_list = isinstance(clients, Sequence) and not isinstance(clients, str | bytes)
+    if not is_list or len(clients) != count:
         raise InvalidValue(f"clients are not {count} identifiers; give one for each report")
     return [read_client(client) for client in clients]
 

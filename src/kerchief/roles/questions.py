@@ -149,7 +149,8 @@ class Asker(Middle):
             InvalidValue: the clock gives no finite number.
             Refused: the client is not admitted, or had all questions that it may have.
         """
-        whole("count", count)
+        # A store holds no numbers beyond 64 bits.
+        count = min(whole("count", count), self.task.horizon)
         sender = read_client(client)
         with self._lock, self._store.transaction(self.task.id) as at:
             row = self._running(at)

@@ -141,6 +141,14 @@ def test_a_known_report_and_a_refused_one_cost_a_client_nothing(where: str) -> N
     store.close()
 
 
+def test_a_refused_client_spoils_no_report_that_it_copied() -> None:
+    one = admitting("local", open_store(":memory:"), LimitPerClient())
+    assert one.middle.take([one.report()], ["eve"]) == (None,)
+    for eve, word in (("eve", "spent"), (None, "client")):
+        answers = one.middle.take([report := one.report(), report], [eve, "user " + word])
+        assert words(answers) == [word, None]
+
+
 def test_an_unknown_client_is_refused_with_a_word_of_its_own(where: str) -> None:
     store = open_store(where)
     one = admitting("joint", store, LimitPerClient())

@@ -474,14 +474,15 @@ class Middle(Guarded):
             if isinstance(one, Refused):
                 answers.append(one)
                 continue
-            # A copy of one that was refused is refused, though the next cohort might take it.
+            # A copy of one that was refused is refused, though the next cohort might take it; but
+            # not where its client was refused, which may have copied another client's report.
             same = one.id, one.epoch, one.label
             place = thrown.get(same) or self._place(one, row.epoch, cohort, known, counts)
-            if isinstance(place, int):
-                place = places.refusal(client) or place
-            answers.append(place if isinstance(place, Refused) else None)
             if isinstance(place, Refused):
                 thrown[same] = place
+            elif isinstance(place, int):
+                place = places.refusal(client) or place
+            answers.append(place if isinstance(place, Refused) else None)
             if not isinstance(place, int):
                 continue
             known.add(one.id)

@@ -17,12 +17,14 @@ from tests.device.helpers import OPTIMIST, asking, model, status, task
 from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
+from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
 from kerchief.environments import Population, Recorded, make_environment, table_two
+from kerchief.environments.ranges import ranged
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import player
@@ -37,6 +39,7 @@ from kerchief.privacy import (
     Gaussian,
     Guarantee,
     Laplace,
+    MemoryLedger,
     Repeated,
     Trust,
     event_from_dict,
@@ -53,6 +56,7 @@ from kerchief.roles import Bandit, Budget, Device, deploy, deployed
 from kerchief.roles.books import Books
 from kerchief.roles.learner import Form
 from kerchief.roles.verify import check_releases
+from kerchief.simulation import simulate
 from kerchief.stores import open_store
 from kerchief_device import Pending
 from kerchief_wire import canonical
@@ -362,3 +366,31 @@ def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
 def test_coins_of_any_size_are_refused_in_one_line() -> None:
     with pytest.raises(InvalidValue, match="the most is"):
         ExactBinomial(step=1.0, scale=10**400, sensitivity=1.0, dimension=2)
+
+
+def test_clear_channel_takes_bounds_of_any_float() -> None:
+    with pytest.raises(InvalidValue, match="high is 1e"):
+        Channel.clear(low=np.float32(0.5), high=1e155)
+    assert Channel.clear(low=np.float32(0.5), high=1.0).spread == 0.25
+
+
+def test_ranges_of_a_single_number_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="one greatest value per feature"):
+        ranged(0.5, low=0.0, high=1.0)
+
+
+@pytest.mark.parametrize("horizon", [np.uint64(2**64 - 1), 2**31])
+def test_simulation_refuses_a_horizon_beyond_31_bits(horizon: Any) -> None:
+    world = make_environment(dim=2, arms=3)
+    free = MemoryLedger(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
+    policy = POLICIES["uniform"].build(world.problem(50), "tuned")
+    with pytest.raises(InvalidValue, match="horizon is"):
+        simulate(
+            policy=policy,
+            privatizers={},
+            environment=world,
+            ledger=free,
+            horizon=horizon,
+            replicates=1,
+            seed=1,
+        )

@@ -37,8 +37,8 @@ class Channel:
         >>> Channel.clear(low=0.0, high=1.0).spread
         0.5
         """
-        between("low", low, -1e9, 1e9, closed=True)
-        between("high", high, low, 1e9, closed=True)
+        low = between("low", low, -1e9, 1e9, closed=True)
+        high = between("high", high, low, 1e9, closed=True)
         return cls(low=low, high=high, spread=(high - low) / 2)
 
     @property

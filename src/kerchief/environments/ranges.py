@@ -34,7 +34,7 @@ def ranged(features: ArrayLike, *, low: ArrayLike, high: ArrayLike) -> NDArray[n
     """
     values = validate.real_array("features", features)
     least, most = validate.real_array("low", low), validate.real_array("high", high)
-    if least.shape != values.shape[-1:] or most.shape != least.shape or not least.size:
+    if not (values.ndim and least.size and most.shape == least.shape == values.shape[-1:]):
         raise InvalidValue(
             f"features have shape {values.shape}, low {least.shape} and high {most.shape}; give "
             "one least and one greatest value per feature"

@@ -157,7 +157,9 @@ def simulate_side_by_side(
     divided among them. All ledgers are charged before anything is drawn.
     """
     sizes = {"horizon": horizon, "replicates": replicates, "ticks": ticks}
-    horizon, replicates, ticks = (validate.whole(name, size) for name, size in sizes.items())
+    horizon, replicates, ticks = (
+        validate.whole(name, size, high=2**31 - 1) for name, size in sizes.items()
+    )
     high = 2**32 - replicates
     first_replicate = validate.whole("first replicate", first_replicate, low=0, high=high)
     validate.whole("seed", seed, low=0, high=2**32 - 1)

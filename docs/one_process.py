@@ -13,7 +13,7 @@ from kerchief import Bandit, Guarantee, Problem
 
 def main(folder: Path) -> None:
     """Serve some users with a bandit that lives in a folder."""
-    # Put it on another disk: it notices when a backup of the folder is restored.
+    # Put the witness on another disk: it notices when a backup of the folder is restored.
     witness = folder.with_name(f"{folder.name}.witness")
     if folder.exists():
         bandit = Bandit.open(folder, witness=witness)

@@ -1,9 +1,9 @@
 """Device, middle and learner in three processes, with nothing but bytes between them.
 
 The device needs `kerchief_device` alone; the middle never sees a model, the learner never sees a
-report. Over a network, put a transport in place of the pipes that hides reports from everyone but
-the middle: a message that is lost or repeated changes nothing. Status and model are signed, so a
-false one uses up no decision. It needs the extra `sign`.
+report. Status and model are signed, so a false one uses up no decision: install the extra `sign`.
+Over a network, replace the pipes by a transport that hides reports from everyone but the middle. A
+message that is lost or repeated changes nothing.
 """
 
 import multiprocessing
@@ -89,7 +89,7 @@ def main(users: int = 120) -> int:
             model = Signed.read(to_learner.recv())
             choice = device.decide(model, np.eye(3, 2))
             device.reward(choice.id, float(rng.random() < (0.8 if choice.arm == 1 else 0.3)))
-            # Now, whether or not a reward came: the time of a report must not tell.
+            # Report now, with or without a reward: the time of a report must not depend on it.
             to_middle.send("status")
             report = device.report(choice.id, Signed.read(to_middle.recv()))
             to_middle.send(("take", report))

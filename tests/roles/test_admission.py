@@ -31,7 +31,7 @@ USERS = 400
 
 
 def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
-    return [None if one is None else one.word for one in answers]
+    return [None if refusal is None else refusal.word for refusal in answers]
 
 
 def places(task: Task) -> int:
@@ -72,11 +72,11 @@ def admitting(trust: str, store: Any, admission: Admission | None = None) -> Fie
     return Field(made=task, store=store, middle=middle, learner=Learner(task))
 
 
-def serve(one: Field, users: int) -> None:
+def serve(roles: Field, users: int) -> None:
     """So many honest users, each of whom the operator knows."""
     for user in range(users):
-        assert one.middle.take([one.report()], [f"user {user}"]) == (None,)
-        one.follow()
+        assert roles.middle.take([roles.report()], [f"user {user}"]) == (None,)
+        roles.follow()
 
 
 # Floods.
@@ -84,37 +84,37 @@ def serve(one: Field, users: int) -> None:
 
 @pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
 def test_a_stranger_uses_up_a_task_and_the_statement_says_so(trust: str) -> None:
-    one = admitting(trust, open_store(":memory:"))
-    late = one.report()
-    assert flooded(one.middle) == places(one.task) > 200
-    assert one.middle.status().state == "closed"
-    assert words(one.middle.take([late])) == ["over"]
-    assert AdmitEveryone().sentence() in one.middle.statement()
+    roles = admitting(trust, open_store(":memory:"))
+    late = roles.report()
+    assert flooded(roles.middle) == places(roles.task) > 200
+    assert roles.middle.status().state == "closed"
+    assert words(roles.middle.take([late])) == ["over"]
+    assert AdmitEveryone().sentence() in roles.middle.statement()
     assert "one stranger" in AdmitEveryone().sentence()
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
 def test_a_limited_stranger_takes_one_place_and_users_the_others(trust: str) -> None:
-    one = admitting(trust, open_store(":memory:"), LimitPerClient())
-    assert flooded(one.middle, "stranger") == 1
-    one.follow()
-    serve(one, places(one.task) - 1)
-    assert one.learner.users == places(one.task)
-    assert one.middle.status().state == "closed"
-    assert LimitPerClient().sentence() in one.middle.statement()
-    assert AdmitEveryone().sentence() not in one.middle.statement()
+    roles = admitting(trust, open_store(":memory:"), LimitPerClient())
+    assert flooded(roles.middle, "stranger") == 1
+    roles.follow()
+    serve(roles, places(roles.task) - 1)
+    assert roles.learner.users == places(roles.task)
+    assert roles.middle.status().state == "closed"
+    assert LimitPerClient().sentence() in roles.middle.statement()
+    assert AdmitEveryone().sentence() not in roles.middle.statement()
 
 
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_cohort_around_a_victim_is_filled_without_a_limit(limited: bool) -> None:
     """Whoever knows all other reports of a cohort sees the victim's coins alone."""
-    one = admitting("shuffle", open_store(":memory:"), LimitPerClient() if limited else None)
-    need = one.task.need(0)
-    around = strangers(one.middle, need - 1)
-    answers = one.middle.take(around, ["stranger"] * len(around))
-    assert one.middle.take([one.report(reward=1.0)], ["victim"]) == (None,)
+    roles = admitting("shuffle", open_store(":memory:"), LimitPerClient() if limited else None)
+    need = roles.task.need(0)
+    around = strangers(roles.middle, need - 1)
+    answers = roles.middle.take(around, ["stranger"] * len(around))
+    assert roles.middle.take([roles.report(reward=1.0)], ["victim"]) == (None,)
     assert words(answers).count("spent") == (need - 2 if limited else 0)
-    assert len(one.totals()) == (0 if limited else 1)
+    assert len(roles.totals()) == (0 if limited else 1)
 
 
 def test_the_statement_of_shuffle_trust_says_who_must_be_honest() -> None:
@@ -128,48 +128,48 @@ def test_the_statement_of_shuffle_trust_says_who_must_be_honest() -> None:
 
 def test_a_known_report_and_a_refused_one_cost_a_client_nothing(where: str) -> None:
     store = open_store(where)
-    one = admitting("central", store, LimitPerClient(reports=2))
-    first, second, third = (one.report() for _ in range(3))
+    roles = admitting("central", store, LimitPerClient(reports=2))
+    first, second, third = (roles.report() for _ in range(3))
     wrong = first[:-8] + (2**61).to_bytes(8, "little")
-    assert words(one.middle.take([first, first, wrong], ["a"] * 3)) == [None, None, "bounds"]
-    assert words(one.middle.take([first, second, first], list("abc"))) == [None] * 3
-    assert words(one.middle.take([third], [b"a"])) == [None]
-    assert words(one.middle.take([one.report(), first], ["a", "a"])) == ["spent", None]
-    again = Middle(one.made, store=store, admission=LimitPerClient(reports=2))
-    assert words(again.take([one.report()], ["a"])) == ["spent"]
-    assert words(again.take([one.report()], ["b"])) == [None]
+    assert words(roles.middle.take([first, first, wrong], ["a"] * 3)) == [None, None, "bounds"]
+    assert words(roles.middle.take([first, second, first], list("abc"))) == [None] * 3
+    assert words(roles.middle.take([third], [b"a"])) == [None]
+    assert words(roles.middle.take([roles.report(), first], ["a", "a"])) == ["spent", None]
+    again = Middle(roles.made, store=store, admission=LimitPerClient(reports=2))
+    assert words(again.take([roles.report()], ["a"])) == ["spent"]
+    assert words(again.take([roles.report()], ["b"])) == [None]
     store.close()
 
 
 def test_a_refused_client_spoils_no_report_that_it_copied() -> None:
-    one = admitting("local", open_store(":memory:"), LimitPerClient())
-    assert one.middle.take([one.report()], ["eve"]) == (None,)
+    roles = admitting("local", open_store(":memory:"), LimitPerClient())
+    assert roles.middle.take([roles.report()], ["eve"]) == (None,)
     for eve, word in (("eve", "spent"), (None, "client")):
-        answers = one.middle.take([report := one.report(), report], [eve, "user " + word])
+        answers = roles.middle.take([report := roles.report(), report], [eve, "user " + word])
         assert words(answers) == [word, None]
 
 
 def test_an_unknown_client_is_refused_with_a_word_of_its_own(where: str) -> None:
     store = open_store(where)
-    one = admitting("joint", store, LimitPerClient())
-    reports = [one.report() for _ in range(4)]
-    assert words(one.middle.take(reports)) == ["client"] * 4
-    assert words(one.middle.take(reports, [None, "", b"", "a"])) == ["client"] * 3 + [None]
-    with store.read(one.task.id) as at:
+    roles = admitting("joint", store, LimitPerClient())
+    reports = [roles.report() for _ in range(4)]
+    assert words(roles.middle.take(reports)) == ["client"] * 4
+    assert words(roles.middle.take(reports, [None, "", b"", "a"])) == ["client"] * 3 + [None]
+    with store.read(roles.task.id) as at:
         assert sum(at.seen().values()) == 1
     store.close()
 
 
 def test_a_limit_holds_over_epochs_and_is_forgotten_at_the_end(where: str) -> None:
     store = open_store(where)
-    one = admitting("central", store, LimitPerClient())
-    assert one.middle.take([one.report()], ["a"]) == (None,)
-    one.middle.renew(restart=True)
-    assert words(one.middle.take([one.report()], ["a"])) == ["spent"]
-    with store.read(one.task.id) as at:
+    roles = admitting("central", store, LimitPerClient())
+    assert roles.middle.take([roles.report()], ["a"]) == (None,)
+    roles.middle.renew(restart=True)
+    assert words(roles.middle.take([roles.report()], ["a"])) == ["spent"]
+    with store.read(roles.task.id) as at:
         assert at.client_key() is not None
-    one.middle.close()
-    with store.read(one.task.id) as at:
+    roles.middle.close()
+    with store.read(roles.task.id) as at:
         assert at.client_key() is None
     store.close()
 
@@ -178,29 +178,29 @@ def test_the_store_holds_no_identifier_of_a_client(tmp_path: Path) -> None:
     """Nor one name in two tasks; and nothing of it is left when the task is closed."""
     names, path = [], tmp_path / "m.db"
     for _ in range(2):
-        one = admitting("central", open_store(path), LimitPerClient())
-        assert one.middle.take([one.report()], ["someone@example.org"]) == (None,)
-        store: Any = one.store
+        roles = admitting("central", open_store(path), LimitPerClient())
+        assert roles.middle.take([roles.report()], ["someone@example.org"]) == (None,)
+        store: Any = roles.store
         names += store._writer.execute("SELECT name, used FROM clients").fetchall()
         store.close()
         assert all(b"someone" not in file.read_bytes() for file in tmp_path.iterdir())
         path = tmp_path / "other.db"
     (first, once), (second, _) = names
     assert (len(first), once, first == second) == (32, 1, False)
-    one.store.close()
-    one = admitting("central", open_store(path), LimitPerClient())
-    one.middle.close()
-    one.store.close()
+    roles.store.close()
+    roles = admitting("central", open_store(path), LimitPerClient())
+    roles.middle.close()
+    roles.store.close()
     assert all(second not in file.read_bytes() for file in [path])
 
 
-def test_clients_are_given_one_for_each_report() -> None:
-    one = field("local")
-    report = one.report()
+def test_clients_are_as_many_as_reports() -> None:
+    roles = field("local")
+    report = roles.report()
     for clients in ([], ["a", "b"], "a" * 2, [3], [["a"]], 7, iter(["a"])):
         with pytest.raises(InvalidValue, match="client"):
-            one.middle.take([report], clients)  # type: ignore[arg-type]
-    assert one.middle.take([report], [None]) == (None,)
+            roles.middle.take([report], clients)  # type: ignore[arg-type]
+    assert roles.middle.take([report], [None]) == (None,)
 
 
 class OfTheHouse:
@@ -213,12 +213,12 @@ class OfTheHouse:
         return "House rules."
 
 
-def test_an_admission_of_ones_own() -> None:
-    one = admitting("local", open_store(":memory:"), OfTheHouse())
-    reports = [one.report() for _ in range(12)]
-    answers = words(one.middle.take(reports, [None] * 5 + ["a"] * 7))
+def test_custom_admission_is_followed() -> None:
+    roles = admitting("local", open_store(":memory:"), OfTheHouse())
+    reports = [roles.report() for _ in range(12)]
+    answers = words(roles.middle.take(reports, [None] * 5 + ["a"] * 7))
     assert answers == [None] * 3 + ["spent"] * 2 + [None] * 7
-    assert "House rules." in one.middle.statement()
+    assert "House rules." in roles.middle.statement()
 
 
 # Questions.
@@ -233,7 +233,7 @@ def test_questions_are_limited_per_client(where: str) -> None:
     first, _ = server.ask(5, client="a")
     assert words(server.take([answer(server, first)])) == [None]
     again = Asker(made_questions(), store=store, admission=LimitPerClient(reports=2))
-    with pytest.raises(Refused, match="the 2 places") as refused:
+    with pytest.raises(Refused, match="its limit of 2") as refused:
         again.ask(1, client="a")
     assert refused.value.word == "spent"
     assert len(again.ask(1, client=b"b")) == len(again.ask(7, client="b")) == 1
@@ -246,90 +246,90 @@ def test_questions_are_limited_per_client(where: str) -> None:
 @pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
 def test_a_task_that_strangers_used_up_begins_again(trust: str, tmp_path: Path) -> None:
     """New places are charged, and what strangers sent is learned from no more."""
-    one = field(trust, horizon=60, witness=FileWitness(tmp_path / "witness"))
-    users = places(one.task)
-    assert flooded(one.middle) == users
-    one.follow()
-    spoiled = one.learner.model
+    roles = field(trust, horizon=60, witness=FileWitness(tmp_path / "witness"))
+    users = places(roles.task)
+    assert flooded(roles.middle) == users
+    roles.follow()
+    spoiled = roles.learner.model
     with pytest.raises(CapacityExceeded, match="restart=True"):
-        one.middle.renew()
-    one.middle.renew(restart=True)
-    status = one.middle.status()
+        roles.middle.renew()
+    roles.middle.renew(restart=True)
+    status = roles.middle.status()
     assert (status.state, status.label) == ("running", 0)
-    one.learner.restart()
-    empty = Learner(one.made).model
-    assert one.learner.model.arrays == empty.arrays
-    assert one.learner.model.version > spoiled.version
-    old = len(one.middle.releases())
-    one.serve(users, reward=1.0)
-    assert one.middle.status().state == "closed"
-    assert one.learner.users == users
-    totals = one.totals()
+    roles.learner.restart()
+    empty = Learner(roles.made).model
+    assert roles.learner.model.arrays == empty.arrays
+    assert roles.learner.model.version > spoiled.version
+    old = len(roles.middle.releases())
+    roles.serve(users, reward=1.0)
+    assert roles.middle.status().state == "closed"
+    assert roles.learner.users == users
+    totals = roles.totals()
     assert status.epoch not in {release.epoch for release in totals[:old]}
     assert {release.epoch for release in totals[old:]} == {status.epoch}
-    assert [release.cohort for release in totals[old:]] == list(range(one.task.cohorts))
-    again = Learner(one.made)
-    again.follow(one.middle.releases())
-    assert again.model.arrays == one.learner.model.arrays
-    books = verify(one.middle.chain()).books
+    assert [release.cohort for release in totals[old:]] == list(range(roles.task.cohorts))
+    again = Learner(roles.made)
+    again.follow(roles.middle.releases())
+    assert again.model.arrays == roles.learner.model.arrays
+    books = verify(roles.middle.chain()).books
     assert [epoch.cohort for epoch in books.epochs] == [0, 0]
     assert {receipt.cohort.first // 60 for receipt in books.receipts} == {0, 1}
     assert books.spent().epsilon <= 1.0
-    Middle(one.made, store=one.store, witness=FileWitness(tmp_path / "witness"))
-    assert one.middle.close().epsilon <= 1.0
-    assert verify(one.middle.chain()).review.kept
+    Middle(roles.made, store=roles.store, witness=FileWitness(tmp_path / "witness"))
+    assert roles.middle.close().epsilon <= 1.0
+    assert verify(roles.middle.chain()).review.kept
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_a_task_begins_again_in_the_midst_of_an_epoch(trust: str) -> None:
-    one = field(trust, horizon=200)
-    flood = strangers(one.middle, one.task.need(0) + 1)
-    one.middle.take(flood)
-    late = one.report()
-    one.middle.renew(restart=True)
-    assert words(one.middle.take([late, *flood])) == ["epoch"] * (len(flood) + 1)
-    one.serve(one.task.need(0), reward=1.0)
+    roles = field(trust, horizon=200)
+    flood = strangers(roles.middle, roles.task.need(0) + 1)
+    roles.middle.take(flood)
+    late = roles.report()
+    roles.middle.renew(restart=True)
+    assert words(roles.middle.take([late, *flood])) == ["epoch"] * (len(flood) + 1)
+    roles.serve(roles.task.need(0), reward=1.0)
     fresh = field(trust, horizon=200)
     fresh.serve(fresh.task.need(0), reward=1.0)
-    assert one.learner.users == fresh.learner.users
-    assert one.learner.model.round == fresh.learner.model.round
-    one.middle.renew()
-    one.serve(3, reward=1.0)
-    cohorts = [epoch.cohort for epoch in Books.of(one.middle.chain()).epochs]
+    assert roles.learner.users == fresh.learner.users
+    assert roles.learner.model.round == fresh.learner.model.round
+    roles.middle.renew()
+    roles.serve(3, reward=1.0)
+    cohorts = [epoch.cohort for epoch in Books.of(roles.middle.chain()).epochs]
     assert cohorts == [0, 0, fresh.task.need(0) if trust == "joint" else 1]
-    assert verify(one.middle.chain()).review.kept
+    assert verify(roles.middle.chain()).review.kept
 
 
 def test_a_fenced_store_that_is_used_up_begins_again(tmp_path: Path) -> None:
     witness = FileWitness(tmp_path / "witness")
-    one = field("central", horizon=60, witness=witness)
-    flooded(one.middle)
-    witness.swap(one.task.id, witness.read(one.task.id), bytes(32))
+    roles = field("central", horizon=60, witness=witness)
+    flooded(roles.middle)
+    witness.swap(roles.task.id, witness.read(roles.task.id), bytes(32))
     with pytest.raises(Fenced):
-        Middle(one.made, store=one.store, witness=witness)
+        Middle(roles.made, store=roles.store, witness=witness)
     with pytest.raises(CapacityExceeded):
-        Middle(one.made, store=one.store, witness=witness, renew=True)
-    again = Middle(one.made, store=one.store, witness=witness, restart=True)
+        Middle(roles.made, store=roles.store, witness=witness, renew=True)
+    again = Middle(roles.made, store=roles.store, witness=witness, restart=True)
     assert again.status().label == 0
 
 
 @pytest.mark.parametrize("change", [{"cohort": 1}, {"release": 1}, {"release": 3, "cohort": 2}])
 def test_an_epoch_that_begins_elsewhere_does_not_verify(change: Any) -> None:
-    one = field("central", horizon=200)
-    one.serve(one.task.need(0) + one.task.need(1))
-    assert len(one.totals()) == 2
-    one.middle.renew(restart=True)
-    lines = one.middle.chain()
+    roles = field("central", horizon=200)
+    roles.serve(roles.task.need(0) + roles.task.need(1))
+    assert len(roles.totals()) == 2
+    roles.middle.renew(restart=True)
+    lines = roles.middle.chain()
     verify(lines)
-    with pytest.raises(Fenced, match="elsewhere"):
+    with pytest.raises(Fenced, match="begins an epoch at another place"):
         verify(_changed(lines, change))
 
 
 @pytest.mark.parametrize("epoch", ["that of the first", -1, 2**32, True, "1"])
 def test_an_epoch_without_a_new_number_does_not_verify(epoch: Any) -> None:
-    one = field("local")
-    one.middle.renew()
-    lines = one.middle.chain()
+    roles = field("local")
+    roles.middle.renew()
+    lines = roles.middle.chain()
     verify(lines)
     number = lines[0].content["epoch"] if epoch == "that of the first" else epoch
     with pytest.raises(Fenced, match="epoch"):
@@ -346,30 +346,30 @@ def _changed(lines: Any, change: dict[str, Any]) -> Any:
 
 
 def test_a_population_that_begins_again_forgets_its_phases() -> None:
-    one: Town = town("pe", "central")
+    roles: Town = town("pe", "central")
     for _ in range(3):
-        one.group()
-    assert one.learner.releases == 3
-    one.middle.renew(restart=True)
-    one.learner.restart()
-    fresh = PopulationLearner(one.made, one.learner._features)
-    assert (one.learner.phase, one.learner.users) == (0, 0)
-    assert one.learner.model.arrays == fresh.model.arrays
-    for _ in range(one.made.by_phases.groups):
-        one.group()
-    assert one.learner.phase == 1
-    again = PopulationLearner(one.made, one.learner._features)
-    again.follow(one.middle.releases())
-    assert again.model.arrays == one.learner.model.arrays
-    assert verify(one.middle.chain()).review.kept
+        roles.group()
+    assert roles.learner.releases == 3
+    roles.middle.renew(restart=True)
+    roles.learner.restart()
+    fresh = PopulationLearner(roles.made, roles.learner._features)
+    assert (roles.learner.phase, roles.learner.users) == (0, 0)
+    assert roles.learner.model.arrays == fresh.model.arrays
+    for _ in range(roles.made.by_phases.groups):
+        roles.group()
+    assert roles.learner.phase == 1
+    again = PopulationLearner(roles.made, roles.learner._features)
+    again.follow(roles.middle.releases())
+    assert again.model.arrays == roles.learner.model.arrays
+    assert verify(roles.middle.chain()).review.kept
 
 
 def test_a_learner_that_forgot_takes_no_later_cohort() -> None:
-    one = field("joint")
-    one.serve(2)
-    one.learner.restart()
+    roles = field("joint")
+    roles.serve(2)
+    roles.learner.restart()
     with pytest.raises(Fenced, match="out of order"):
-        one.serve(1)
+        roles.serve(1)
 
 
 def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
@@ -383,10 +383,10 @@ def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
     assert len(other.releases()) == 4
     empty = Asker(made_questions(horizon=6), store=open_store(":memory:")).state
     server.renew(restart=True)
-    for one in (server, other):
-        assert not one.stopped
-        assert str(one.state) == str(empty)
-        assert words(one.take([stale, answer(one, left)])) == ["epoch", "question"]
+    for asker in (server, other):
+        assert not asker.stopped
+        assert str(asker.state) == str(empty)
+        assert words(asker.take([stale, answer(asker, left)])) == ["epoch", "question"]
     questions = (*server.ask(3), *other.ask(9))
     assert len(questions) == 6
     assert words(server.take([answer(server, question) for question in questions])) == [None] * 6

@@ -48,7 +48,9 @@ class Watcher:
 
         def watched(middle: Middle, reports: Any) -> Any:
             sent = [Report.read(report, middle.task) for report in reports]
-            self.seen.append([(self._user(one.id), one.label, one.epoch) for one in sent])
+            self.seen.append(
+                [(self._user(report.id), report.label, report.epoch) for report in sent]
+            )
             answers = take(middle, reports)
             self.seen.append([answer and answer.word for answer in answers])
             return answers
@@ -57,13 +59,13 @@ class Watcher:
         for store, name in itertools.product((MemoryStore, SQLiteStore), ("transaction", "read")):
             self._count(monkeypatch, store, name)
 
-    def look(self, one: Bandit) -> None:
+    def look(self, service: Bandit) -> None:
         """What stands in the model, the chain and the store, and how often the store was called."""
-        self.bandit, calls = one, self.calls
-        with one._store.read(one.task.id) as at:
+        self.bandit, calls = service, self.calls
+        with service._store.read(service.task.id) as at:
             counts = at.counts()
-        model, middle = one._learner.model, one._middle
-        self.seen.append((calls, one.users, model.version, model.release, counts))
+        model, middle = service._learner.model, service._middle
+        self.seen.append((calls, service.users, model.version, model.release, counts))
         self.seen.append((len(middle.releases()), len(middle.chain()), middle.status()))
         self.calls = calls
 
@@ -74,9 +76,9 @@ class Watcher:
     def _count(self, monkeypatch: pytest.MonkeyPatch, store: Any, name: str) -> None:
         real = getattr(store, name)
 
-        def counted(*given: Any) -> Any:
+        def counted(*args: Any) -> Any:
             self.calls += 1
-            return real(*given)
+            return real(*args)
 
         monkeypatch.setattr(store, name, counted)
 
@@ -91,32 +93,32 @@ def watch(
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         watcher = Watcher(monkeypatch)
-        one = bandit(trust, problem=SHORT, window_s=window_s)
-        watcher.look(one)
+        service = bandit(trust, problem=SHORT, window_s=window_s)
+        watcher.look(service)
         for user in range(USERS if home is None else VICTIM + 4):
             watcher.now += 20
             if home is not None and user == VICTIM - 1:
-                one.save(home)
+                service.save(home)
             try:
-                choice = one.decide(ARMS)
+                choice = service.decide(ARMS)
             except CapacityExceeded as error:
                 watcher.seen.append(str(error))
                 continue
             watcher.decisions.append(choice.id)
-            watcher.look(one)
+            watcher.look(service)
             if user != VICTIM or reward is not None:
-                one.reward(choice.id, 0.5 if user != VICTIM else float(reward or 0.0))
-            watcher.look(one)
+                service.reward(choice.id, 0.5 if user != VICTIM else float(reward or 0.0))
+            watcher.look(service)
             if home is not None and user in (VICTIM, VICTIM + 1):
-                kill(one)
-                one = Bandit.open(home)
-                watcher.look(one)
+                kill(service)
+                service = Bandit.open(home)
+                watcher.look(service)
         watcher.now += 20
         if end != "close":
-            watcher.seen.append(str(getattr(one, end)()))
-            watcher.look(one)
-        one.close()
-        watcher.seen.append((one.users, watcher.calls))
+            watcher.seen.append(str(getattr(service, end)()))
+            watcher.look(service)
+        service.close()
+        watcher.seen.append((service.users, watcher.calls))
     return watcher.seen
 
 
@@ -139,23 +141,24 @@ def test_a_kill_does_not_tell_a_click_from_silence(
 
 @pytest.mark.parametrize("call", ["decide", "expire", "settle", "close"])
 def test_four_calls_report_the_pending_decision_first(call: str) -> None:
-    one = bandit("joint")
-    one.reward(one.decide(ARMS).id, 1.0)
-    assert one.users == 0
-    getattr(one, call)(*([ARMS] if call == "decide" else []))
-    assert one.users == 1
-    one.close()
-    one.close()
-    assert one.users == 1 + (call == "decide")
+    service = bandit("joint")
+    service.reward(service.decide(ARMS).id, 1.0)
+    assert service.users == 0
+    getattr(service, call)(*([ARMS] if call == "decide" else []))
+    assert service.users == 1
+    service.close()
+    service.close()
+    assert service.users == 1 + (call == "decide")
 
 
 def test_rewards_saves_and_openings_report_nothing(tmp_path: Path) -> None:
-    one = bandit("joint")
-    choice = one.decide(ARMS)
-    one.save(tmp_path / "b")
-    one.reward(choice.id, 1.0)
-    assert (one.users, one.model["width"].size, one.spent().epsilon <= 1.0) == (0, 1, True)
-    kill(one)
+    service = bandit("joint")
+    choice = service.decide(ARMS)
+    service.save(tmp_path / "b")
+    service.reward(choice.id, 1.0)
+    assert (service.users, service.model["width"].size) == (0, 1)
+    assert service.spent().epsilon <= 1.0
+    kill(service)
     with Bandit.open(tmp_path / "b") as again:
         assert again.users == 0
         with pytest.raises(InvalidValue, match="the first one counts"):
@@ -166,13 +169,13 @@ def test_rewards_saves_and_openings_report_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moments", [(1e9,), (1e9, 0.0, -1e9)], ids=["still", "back"])
 def test_no_clock_decides_what_is_due_without_a_window(moments: tuple[float, ...]) -> None:
     clock = itertools.chain(moments, itertools.repeat(moments[-1]))
-    one = field("joint")
-    device = one.device(clock=lambda: next(clock))
-    ids = {device.decide(one.learner.model, ARMS).id for _ in range(5)}
+    roles = field("joint")
+    device = roles.device(clock=lambda: next(clock))
+    ids = {device.decide(roles.learner.model, ARMS).id for _ in range(5)}
     device.reward(min(ids), 1.0)
     assert set(device.due()) == set(device.due(-1e300)) == ids
     for id in ids:
-        assert one.middle.take([device.report(id, one.middle.status())]) == (None,)
+        assert roles.middle.take([device.report(id, roles.middle.status())]) == (None,)
 
 
 @pytest.mark.parametrize("window_s", [0, 60])
@@ -195,21 +198,21 @@ def test_a_clock_that_goes_back_meanwhile_keeps_nothing(monkeypatch: pytest.Monk
     moments = iter([100.0, 160.5])
     clock = SimpleNamespace(time=lambda: next(moments, 0.0), monotonic=lambda: 0.0)
     monkeypatch.setattr(module, "time", clock)
-    one = bandit("joint", window_s=60)
-    one.decide(ARMS)
-    assert one.expire() == one.users == 1
+    service = bandit("joint", window_s=60)
+    service.decide(ARMS)
+    assert service.expire() == service.users == 1
 
 
 def test_a_bandit_says_once_that_it_learns_after_the_window() -> None:
     with pytest.warns(DelayedLearningWarning, match="window_s=0") as caught:
-        one = bandit(window_s=3600)
+        service = bandit(window_s=3600)
     assert len(caught) == 1
     assert "3600 seconds" in str(caught[0].message)
     assert caught[0].filename.endswith("field.py")
-    assert "its window of 3600 seconds" in one.statement()
-    said = bandit().statement()
-    assert "the next look, whether or not a reward came" in said
-    assert "without regard to rewards" in said
+    assert "its window of 3600 seconds" in service.statement()
+    statement = bandit().statement()
+    assert "report what is due, with or without a reward" in statement
+    assert "without regard to rewards" in statement
 
 
 def test_a_delay_without_a_window_is_refused() -> None:
@@ -218,13 +221,13 @@ def test_a_delay_without_a_window_is_refused() -> None:
 
 
 def test_files_are_let_go_where_the_last_report_fails(tmp_path: Path) -> None:
-    one = bandit("joint", path=tmp_path / "b")
-    choice = one.decide(ARMS)
+    service = bandit("joint", path=tmp_path / "b")
+    choice = service.decide(ARMS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Middle, "take", lambda *given: 1 / 0)
+        patch.setattr(Middle, "take", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            one.close()
-    one.close()
+            service.close()
+    service.close()
     with reopened(tmp_path / "b") as again:
         assert again.expire() == again.users == 1
         with pytest.raises(InvalidValue, match="pending"):

@@ -52,9 +52,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def long(path: Path | str = ":memory:", **more: Any) -> Field:
     """A task with a line of the chain for every report."""
-    one = field("joint", store=SQLiteStore(path), **more)
-    assert set(one.middle.take(strangers(one.middle, RELEASES))) == {None}
-    return one
+    roles = field("joint", store=SQLiteStore(path), **more)
+    assert set(roles.middle.take(strangers(roles.middle, RELEASES))) == {None}
+    return roles
 
 
 # Starts.
@@ -63,10 +63,10 @@ def long(path: Path | str = ":memory:", **more: Any) -> Field:
 def test_a_start_reads_one_page_in_its_exclusive_transaction(
     rows: Counter[str],
 ) -> None:
-    one = long()
-    length, _ = one.middle.head()
+    roles = long()
+    length, _ = roles.middle.head()
     rows.clear()
-    Middle(one.made, store=one.store)
+    Middle(roles.made, store=roles.store)
     assert rows["exclusive"] < PAGE
     assert rows["reading"] >= length
     assert rows["largest"] == PAGE
@@ -76,32 +76,32 @@ def test_a_start_reads_what_comes_meanwhile(
     rows: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are not kept from going on, even by more than a page at once."""
-    one, real, left = long(), SQLiteStore.transaction, [3]
+    roles, real, left = long(), SQLiteStore.transaction, [3]
 
     def transaction(store: SQLiteStore, task: bytes) -> Any:
         if left[0]:
             left[0] -= 1
             monkeypatch.undo()
-            assert set(one.middle.take(strangers(one.middle, 20 + left[0]))) == {None}
+            assert set(roles.middle.take(strangers(roles.middle, 20 + left[0]))) == {None}
             monkeypatch.setattr(SQLiteStore, "transaction", transaction)
             monkeypatch.setattr(middles, "_PAGE", PAGE)
         return real(store, task)
 
     monkeypatch.setattr(SQLiteStore, "transaction", transaction)
-    again = Middle(one.made, store=one.store)
+    again = Middle(roles.made, store=roles.store)
     assert left == [0]
     assert len(again.releases()) == RELEASES + 20 + 21 + 22
-    assert again.spent() == one.middle.spent()
+    assert again.spent() == roles.middle.spent()
 
 
 @pytest.mark.parametrize("row", [0, PAGE, 2 * PAGE - 1, RELEASES - 1])
 def test_a_start_finds_a_changed_row_on_every_page(row: int, rows: Counter[str]) -> None:
-    one = long()
-    store: Any = one.store
+    roles = long()
+    store: Any = roles.store
     store._writer.execute("DROP TRIGGER releases_update")
     store._writer.execute("UPDATE releases SET payload = x'00' WHERE number = ?", (row,))
     with pytest.raises(Fenced, match=f"release {row} is not the one"):
-        Middle(one.made, store=one.store)
+        Middle(roles.made, store=roles.store)
     assert rows["largest"] == PAGE
 
 
@@ -109,44 +109,44 @@ def test_a_start_finds_a_changed_row_on_every_page(row: int, rows: Counter[str])
 
 
 def test_the_chain_is_served_in_pages() -> None:
-    one = long()
-    length, head = one.middle.head()
-    lines = [line for first in range(0, length, 7) for line in one.middle.chain(first, 7)]
-    assert lines == list(one.middle.chain())
+    roles = long()
+    length, head = roles.middle.head()
+    lines = [line for first in range(0, length, 7) for line in roles.middle.chain(first, 7)]
+    assert lines == list(roles.middle.chain())
     assert (len(lines), follow(lines)) == (length, head)
-    assert one.middle.chain(length) == ()
-    assert len(one.middle.chain(0, 1)) == 1
+    assert roles.middle.chain(length) == ()
+    assert len(roles.middle.chain(0, 1)) == 1
 
 
 def test_the_bill_reads_new_lines_alone(rows: Counter[str]) -> None:
-    one = long()
-    before = one.middle.spent()
+    roles = long()
+    before = roles.middle.spent()
     rows.clear()
-    assert one.middle.spent() == before
-    assert one.middle.statement()
+    assert roles.middle.spent() == before
+    assert roles.middle.statement()
     assert sum(rows.values()) == 0
-    one.middle.take(strangers(one.middle, 3))
+    roles.middle.take(strangers(roles.middle, 3))
     rows.clear()
-    one.middle.spent()
+    roles.middle.spent()
     assert rows["reading"] == 2 * 3
 
 
 def test_the_bill_of_a_chain_that_went_back_is_refused(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "m.db")
-    one = field("joint", store=store)
-    one.serve(2)
+    roles = field("joint", store=store)
+    roles.serve(2)
     store.copy_to(tmp_path / "old.db")
-    one.serve(2)
-    one.middle.spent()
-    one.middle._store = SQLiteStore(tmp_path / "old.db")
+    roles.serve(2)
+    roles.middle.spent()
+    roles.middle._store = SQLiteStore(tmp_path / "old.db")
     with pytest.raises(Fenced, match="does not end"):
-        one.middle.spent()
+        roles.middle.spent()
 
 
 @pytest.mark.parametrize("first", [2**70, -1, 2**63, 0.5, "0", None, True])
 def test_a_page_that_no_store_has_is_refused(first: Any) -> None:
-    for one in (field("local").middle, served(made_questions())):
-        for call in (one.releases, one.chain):
+    for server in (field("local").middle, served(made_questions())):
+        for call in (server.releases, server.chain):
             for page in ((first, 5), (0, first), (0, 0), (0, 10_001)):
                 with pytest.raises(InvalidValue, match=r"first|most"):
                     call(*page)
@@ -159,20 +159,20 @@ def test_a_race_at_the_witness_reads_the_last_lines_alone(
     tmp_path: Path, rows: Counter[str]
 ) -> None:
     witness = FileWitness(tmp_path / "witness")
-    one = long(tmp_path / "m.db", witness=witness)
-    other = Middle(one.made, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
-    with one.store.read(one.task.id) as at:
+    roles = long(tmp_path / "m.db", witness=witness)
+    other = Middle(roles.made, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
+    with roles.store.read(roles.task.id) as at:
         row = at.row()
     assert row is not None
     for _ in range(3):
         # It has told the witness, and was killed before it noted that.
         other.take(strangers(other, 2))
-        with one.store.transaction(one.task.id) as at:
+        with roles.store.transaction(roles.task.id) as at:
             now = at.row()
             assert now is not None
             at.change(dataclasses.replace(now, witnessed=row.witnessed))
         rows.clear()
-        assert set(one.middle.take(strangers(one.middle, 1))) == {None}
+        assert set(roles.middle.take(strangers(roles.middle, 1))) == {None}
         assert 0 < rows["exclusive"] + rows["reading"] <= 2 * middles._LAST
 
 
@@ -180,10 +180,10 @@ def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
     tmp_path: Path, rows: Counter[str]
 ) -> None:
     witness = FileWitness(tmp_path / "witness")
-    one = long(tmp_path / "m.db", witness=witness)
-    one.store.copy_to(tmp_path / "copy.db")  # type: ignore[attr-defined]
-    copy = Middle(one.made, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
-    one.middle.take(strangers(one.middle, 1))
+    roles = long(tmp_path / "m.db", witness=witness)
+    roles.store.copy_to(tmp_path / "copy.db")  # type: ignore[attr-defined]
+    copy = Middle(roles.made, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
+    roles.middle.take(strangers(roles.middle, 1))
     reports = strangers(copy, 1)
     rows.clear()
     with pytest.raises(Fenced, match="rolled back"):
@@ -194,14 +194,14 @@ def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
 def test_a_witness_that_was_rolled_back_fences(tmp_path: Path) -> None:
     """Two copies could otherwise both go on from the head that it forgot."""
     path = tmp_path / "witness"
-    one = long(tmp_path / "m.db", witness=FileWitness(path))
+    roles = long(tmp_path / "m.db", witness=FileWitness(path))
     old = path.read_bytes()
-    one.middle.take(strangers(one.middle, 1))
+    roles.middle.take(strangers(roles.middle, 1))
     path.write_bytes(old)
     with pytest.raises(Fenced, match="rolled back"):
-        one.middle.take(strangers(one.middle, 1))
-    one.middle.renew()
-    assert set(one.middle.take(strangers(one.middle, 1))) == {None}
+        roles.middle.take(strangers(roles.middle, 1))
+    roles.middle.renew()
+    assert set(roles.middle.take(strangers(roles.middle, 1))) == {None}
 
 
 # Writes.
@@ -223,17 +223,17 @@ def _answered(take: Callable[..., Any], reports: list[bytes], answers: list[Any]
 @pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
 def test_a_refused_report_writes_nothing(trust: str, tmp_path: Path) -> None:
     witness = FileWitness(tmp_path / "witness")
-    one = field(trust, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
-    good = one.report()
-    assert one.middle.take([good]) == (None,)
-    wrong = one.report()
+    roles = field(trust, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
+    good = roles.report()
+    assert roles.middle.take([good]) == (None,)
+    wrong = roles.report()
     old = wrong[:8] + b"\7" + wrong[9:]
     refused = [b"", good[:-1], old, good]
-    answers, take = list[Any](), one.middle.take
+    answers, take = list[Any](), roles.middle.take
     log = tmp_path / "m.db-wal"
     before = (tmp_path / "m.db").read_bytes(), log.read_bytes()
     for reports in ([b""], [old], [good], refused):
-        assert writes(one.store, partial(_answered, take, reports, answers)) == []
+        assert writes(roles.store, partial(_answered, take, reports, answers)) == []
     assert ((tmp_path / "m.db").read_bytes(), log.read_bytes()) == before
     assert [words(answer) for answer in answers] == [
         ["length"],
@@ -241,7 +241,7 @@ def test_a_refused_report_writes_nothing(trust: str, tmp_path: Path) -> None:
         [None],
         ["length", "length", "epoch", None],
     ]
-    assert writes(one.store, lambda: one.middle.take([wrong])) != []
+    assert writes(roles.store, lambda: roles.middle.take([wrong])) != []
 
 
 def test_a_refused_answer_writes_nothing(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ def test_a_refused_answer_writes_nothing(tmp_path: Path) -> None:
 
 def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call for each cohort that they wait for, however many reports there are."""
-    one, kept = field("shuffle"), list[tuple[int, int]]()
-    first, _, third, *_ = one.task.needs
+    roles, kept = field("shuffle"), list[tuple[int, int]]()
+    first, _, third, *_ = roles.task.needs
     real = SQLTransaction.keep
 
     def keep(at: SQLTransaction, cohort: int, entries: Any) -> None:
@@ -264,15 +264,15 @@ def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None
         real(at, cohort, entries)
 
     monkeypatch.setattr(SQLTransaction, "keep", keep)
-    late = [one.report() for _ in range(first + third + 4)]
-    assert set(one.middle.take(late)) == {None}
+    late = [roles.report() for _ in range(first + third + 4)]
+    assert set(roles.middle.take(late)) == {None}
     assert kept == [(2, third - 1), (3, 5)]
-    one.follow()
-    second = [one.report() for _ in range(one.task.needs[1])]
+    roles.follow()
+    second = [roles.report() for _ in range(roles.task.needs[1])]
     kept.clear()
-    assert set(one.middle.take([*second, one.report()])) == {None}
+    assert set(roles.middle.take([*second, roles.report()])) == {None}
     assert kept == []
-    assert [release.users for release in one.totals()] == list(one.task.needs[:3])
+    assert [release.users for release in roles.totals()] == list(roles.task.needs[:3])
 
 
 # What is no report.

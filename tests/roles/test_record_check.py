@@ -299,7 +299,7 @@ def test_the_weight_belongs_to_the_matrix_alone() -> None:
         assert check.could_be_records(numbers).all() == counts
 
 
-def test_a_response_that_cannot_be_small_is_asked_of() -> None:
+def test_response_with_a_least_size_is_checked() -> None:
     program = dataclasses.replace(PLAIN, response_low=0.5)
     check, _ = check_of(program, regression(program))
     small, large = (forged(program, RANK_ONE, y * X)[None] for y in (0.49, 0.51))
@@ -335,7 +335,7 @@ def _reward(numbers: Wholes, program: OwnModels) -> None:
 
 
 @pytest.mark.parametrize("change", [_other_arm, _longer, _aside, _pool, _lever, _reward])
-def test_disjoint_models_hear_of_one_arm_and_one_context(change: Change) -> None:
+def test_report_of_disjoint_models_has_one_arm_and_context(change: Change) -> None:
     check, noise = check_of(OWN, own_moments(OWN))
     z = np.array([0.6, 0.5, 0.5]) * OWN.varying
     numbers = report(noise, own.encode(OWN, z, 0, OWN.high))
@@ -364,7 +364,7 @@ def distance(program: Optimist, numbers: Wholes, start: Floats) -> float:
 
 
 @pytest.mark.parametrize("program", [PLAIN, WEIGHTED])
-def test_what_counts_is_near_a_statistic(program: Optimist) -> None:
+def test_accepted_report_is_near_a_statistic(program: Optimist) -> None:
     """No farther than the note's bound, however a report is bent to pass."""
     random = np.random.default_rng(6)
     check, _ = check_of(program, regression(program))

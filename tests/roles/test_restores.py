@@ -29,10 +29,10 @@ def run(command: str, folder: Path) -> None:
     subprocess.run(command, shell=True, cwd=folder, check=True)
 
 
-def serve(one: Bandit, visits: int) -> None:
+def serve(service: Bandit, visits: int) -> None:
     for _ in range(visits):
-        one.reward(one.decide(ARMS).id, 0.5)
-    one.expire()
+        service.reward(service.decide(ARMS).id, 0.5)
+    service.expire()
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -42,17 +42,17 @@ def test_a_witness_elsewhere_notices_a_restored_backup(
 ) -> None:
     """Before anything is drawn: whoever is in the open cohort is in one release."""
     backup, restore = TOOLS[tool]
-    one = bandit(trust)
-    serve(one, 49)
-    one.save(tmp_path / "b", witness=tmp_path / "witness")
-    one.close()
+    service = bandit(trust)
+    serve(service, 49)
+    service.save(tmp_path / "b", witness=tmp_path / "witness")
+    service.close()
     run(backup, tmp_path)
-    with reopened(tmp_path / "b") as one:
-        serve(one, 1)
-        assert one.users == 50
+    with reopened(tmp_path / "b") as service:
+        serve(service, 1)
+        assert service.users == 50
     run(restore, tmp_path)
 
-    def fill(*given: object) -> None:
+    def fill(*args: object) -> None:
         raise AssertionError("a release was drawn")
 
     monkeypatch.setattr(Drawing, "fill", fill)
@@ -62,10 +62,10 @@ def test_a_witness_elsewhere_notices_a_restored_backup(
 
 def restarted(trust: str, path: Path, witness: Path | None, *, is_saved: bool) -> str:
     """The statement of a bandit that was made or saved there, and opened again."""
-    one = bandit(trust) if is_saved else bandit(trust, path=path, witness=witness)
+    service = bandit(trust) if is_saved else bandit(trust, path=path, witness=witness)
     if is_saved:
-        one.save(path, witness=witness)
-    one.close()
+        service.save(path, witness=witness)
+    service.close()
     with Bandit.open(path, witness=witness) as again:
         return again.statement()
 
@@ -78,18 +78,20 @@ def test_a_witness_in_the_folder_is_warned_about(
     for path, inside in ((tmp_path / "a", None), (tmp_path / "b", "../b/witness")):
         witness = None if inside is None else path / inside
         with pytest.warns(WeakPromise, match="Pass `witness=` a file on another disk") as caught:
-            said = restarted(trust, path, witness, is_saved=is_saved)
+            statement = restarted(trust, path, witness, is_saved=is_saved)
         assert len(caught) == 1
-        assert "may go unnoticed and voids the guarantee" in said
+        assert "may go unnoticed and voids the guarantee" in statement
 
 
 def test_a_statement_says_what_a_restored_backup_does(tmp_path: Path) -> None:
     for trust in DRAWING:
         path = tmp_path / trust
-        said = restarted(trust, path, tmp_path / f"{trust}.witness", is_saved=False)
-        assert "noticed if anything was released since, unless the witness is restored" in said
-    said = restarted("local", tmp_path / "local", None, is_saved=False)
-    assert "Restoring a backup of the folder may go unnoticed" in said
+        statement = restarted(trust, path, tmp_path / f"{trust}.witness", is_saved=False)
+        assert (
+            "noticed if anything was released since. Restoring the witness with it may" in statement
+        )
+    statement = restarted("local", tmp_path / "local", None, is_saved=False)
+    assert "Restoring a backup of the folder may go unnoticed" in statement
     assert "Restoring" not in bandit("joint").statement()
     assert "Restoring" not in restarted("none", tmp_path / "none", None, is_saved=True)
 
@@ -105,12 +107,12 @@ def test_a_local_decision_of_a_restored_backup_is_reported_anew(
         return take(middle, reports)
 
     monkeypatch.setattr(Middle, "take", watched)
-    one = bandit("local", path=tmp_path / "b")
-    one.reward(one.decide(ARMS).id, 1.0)
-    kill(one)
+    service = bandit("local", path=tmp_path / "b")
+    service.reward(service.decide(ARMS).id, 1.0)
+    kill(service)
     run(TOOLS["cp"][0], tmp_path)
     for _ in range(2):
-        with reopened(tmp_path / "b") as one:
-            assert one.expire() == 1
+        with reopened(tmp_path / "b") as service:
+            assert service.expire() == 1
         run(TOOLS["cp"][1], tmp_path)
     assert len(set(sent)) == len(sent) == 2

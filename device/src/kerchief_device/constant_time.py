@@ -1,9 +1,9 @@
 """Arithmetic that takes the same operations for every finite number.
 
-Anyone may post a model and see how long a report takes. So nothing that touches a record branches
-on it, and numbers for which processors or mathematical libraries take other paths never occur:
-subnormal floats, and arguments of ``math.exp`` near 0 or far from it. What single instructions of
-a processor take is not covered, nor how long the noise takes (`docs/field.md`).
+Anyone may post a model and see how long a report takes. So no code branches on a record. Numbers
+for which processors or mathematical libraries take other paths never occur: subnormal floats, and
+arguments of ``math.exp`` near 0 or far from it. Not covered are the time of single instructions of
+a processor, and the time of the noise (`docs/field.md`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from kerchief_wire.noise import Floats
 
 LEAST, MOST = 2.0**-200, 2.0**400
-"""Where sizes of numbers end: products of a few of them are neither subnormal nor infinite."""
+"""The least and the largest size of a number: products of a few are normal and finite."""
 
 _SIZE = np.uint64(2**63 - 1)
 _LARGEST = np.float64(MOST).view(np.uint64)
@@ -24,7 +24,8 @@ _FLAT, _STEEP = 2.0**-54, 500.0
 # Beyond, the normal tail is below 1e-299.
 _FAR = 37.0
 _NODE = 3.75
-# Chebyshev series of (1 + 2 z) exp(z²) erfc(z) in (z - 3.75)/(z + 3.75), for z >= 0.
+# Chebyshev series of (1 + 2 z) exp(z²) erfc(z) in (z - 3.75)/(z + 3.75), for z >= 0: Shepherd and
+# Laframboise, Mathematics of Computation 36 (1981).
 _HALF_FIRST = 1.1775789345674017
 _SERIES = (
     -0.004590054580646478,
@@ -81,7 +82,7 @@ def clip(value: float, low: float, high: float) -> float:
 
 
 def exp(score: float) -> float:
-    """The exponential function, of sizes up to 500.
+    """Compute the exponential function of a number, clipped to sizes up to 500.
 
     >>> exp(0.0), exp(-1e-300), exp(1.0) == math.e
     (1.0, 1.0, True)
@@ -90,17 +91,17 @@ def exp(score: float) -> float:
 
 
 def logistic(score: float) -> float:
-    """1/(1 + exp(-score)), of which neither side overflows.
+    """Compute 1/(1 + exp(-score)); neither side overflows.
 
     >>> logistic(0.0), logistic(-800.0) < 1e-200
     (0.5, True)
     """
-    falling = exp(-abs(score))
-    return (falling / (1 + falling), 1 / (1 + falling))[score >= 0]
+    decay = exp(-abs(score))
+    return (decay / (1 + decay), 1 / (1 + decay))[score >= 0]
 
 
 def normal(score: float) -> float:
-    """The normal distribution function, to 3e-16.
+    """Compute the normal distribution function, to 3e-16.
 
     >>> round(normal(0.0), 15), round(normal(1.0), 15)
     (0.5, 0.841344746068543)
@@ -116,7 +117,7 @@ def normal(score: float) -> float:
 
 
 def density(score: float) -> float:
-    """The density of the normal distribution.
+    """Compute the density of the normal distribution.
 
     >>> density(0.0) == 1 / math.sqrt(2 * math.pi)
     True

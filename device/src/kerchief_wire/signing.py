@@ -57,7 +57,7 @@ class Signed:
     message: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
+        """Check the time of issue and the size of the signature."""
         if not 0 <= self.issued < 2**64 or len(self.signature) != _SIGNATURE_BYTES:
             raise CodecError(
                 f"the time of issue is {self.issued} and the signature has {len(self.signature)} "
@@ -65,12 +65,12 @@ class Signed:
             )
 
     def write(self) -> bytes:
-        """The signed message as bytes."""
+        """Encode the signed message as bytes."""
         return _HEAD.pack(_MAGIC, self.issued, self.signature) + self.message
 
     @classmethod
     def read(cls, data: bytes) -> Signed:
-        """Read back what `write` wrote; `verify_message` checks the signature.
+        """Decode bytes that `write` gave; `verify_message` checks the signature.
 
         Raises:
             CodecError: the bytes are not a signed message.
@@ -125,7 +125,7 @@ learner; pass a signed model
                 f"the public key {public.hex()[:16]}... is not in the task; deploy a task that "
                 "names it in `parties`"
             )
-        (self.role,), self._task = roles, task
+        self.role, self._task = roles[0], task
         self._key, self._clock = _read_private(private_key), clock
 
     def sign(self, message: Model | Question | Status) -> Signed:
@@ -155,16 +155,16 @@ def verify_message(
     kind: type[Message],
     message: Message | Signed,
     clock: Callable[[], float],
-    known: tuple[Signed, Message] | None = None,
+    previous: tuple[Signed, Message] | None = None,
 ) -> Message:
-    """A message that is signed as its task demands; one without a signature if it demands none.
+    """Check a message's task, and its signature where the task names keys.
 
     Args:
         task: names the public keys of each role.
         kind: of message that is expected.
         message: as it arrived.
         clock: seconds since 1970; read only where the message is signed.
-        known: the last signed message, and what it held: its signature is not checked again.
+        previous: the last signed message and its content: this signature is not checked again.
 
     Returns:
         The message.
@@ -187,15 +187,15 @@ def verify_message(
                 f"the {_name(kind)} is signed, and the task names no keys of the {role}; pass the "
                 "message itself"
             )
-        if known is None or known[0] is not message:
-            known = message, _open(task, kind, message)
+        if previous is None or previous[0] is not message:
+            previous = message, _open(task, kind, message)
         now = clock()
         if not now - task.valid_s <= message.issued <= now + _TOLERANCE_S:
             raise InvalidValue(
                 f"the {_name(kind)} was issued at {message.issued}, and it is {now:.0f}; it is "
                 f"valid for {task.valid_s} seconds: fetch it again, and check the clock"
             )
-        message = known[1]
+        message = previous[1]
     elif keys:
         raise InvalidValue(
             f"the {_name(kind)} has no signature, and the task names keys of the {role}; pass a "
@@ -215,7 +215,7 @@ def verify_message(
 
 
 def _open(task: Task, kind: type[Message], signed: Signed) -> Message:
-    """What a signed message holds, after a look at its signature."""
+    """Check a message's signature, then decode its content."""
     role, context = _KINDS[kind]
     data = _signed_bytes(context, signed.issued, signed.message)
     if not any(_is_valid(key, signed.signature, data) for key in task.keys(role)):
@@ -226,7 +226,7 @@ def _open(task: Task, kind: type[Message], signed: Signed) -> Message:
 
 
 def new_key() -> bytes:
-    """A new private key: 32 random bytes, to be kept secret.
+    """Draw a private key: 32 random bytes, to be kept secret.
 
     >>> len(public_key(new_key()))
     32
@@ -235,7 +235,7 @@ def new_key() -> bytes:
 
 
 def public_key(private_key: bytes) -> bytes:
-    """The public key of a private key, 32 bytes, for `Party.keys`.
+    """Compute the public key of a private key: 32 bytes, for `Party.keys`.
 
     Raises:
         InvalidValue: the private key does not have 32 bytes.
@@ -260,12 +260,12 @@ def _is_valid(key: bytes, signature: bytes, data: bytes) -> bool:
 
 def _read_private(key: bytes) -> Any:
     if not isinstance(key, bytes) or len(key) != 32:
-        raise InvalidValue("the private key is no 32 bytes; draw one with new_key()")
+        raise InvalidValue("the private key is not 32 bytes long; draw one with new_key()")
     return _library().Ed25519PrivateKey.from_private_bytes(key)
 
 
 def _library() -> Any:
-    """The names of `cryptography` that are needed here."""
+    """Import what signatures need from `cryptography`."""
     try:
         from cryptography import exceptions
         from cryptography.hazmat.primitives.asymmetric import ed25519

@@ -16,7 +16,7 @@ from kerchief.privacy.events import Event, Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
-from kerchief.roles.admission import assumed
+from kerchief.roles.admission import describe_honest_part
 from kerchief.roles.context_free import unpacked
 from kerchief.roles.verify import check_releases, read_chain
 from kerchief.roles.verify import verify as verified
@@ -91,7 +91,7 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
         problem = unpacked(books.task.bandit, books.task.problem)
         _print(read, books.receipts, protected=problem.protected)
         if books.task.trust == Trust.SHUFFLE:
-            print_wrapped(assumed(books.task.promise.honest))
+            print_wrapped(describe_honest_part(books.task.promise.honest))
         print_wrapped("The chain does not show who was admitted, nor how often.")
         print_wrapped(f"task {books.task.id.hex()}")
         _print_named("task", books.task.name)

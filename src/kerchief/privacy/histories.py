@@ -1,4 +1,4 @@
-"""What each user was charged, bill by bill, and the price of it (`composition.md`)."""
+"""Histories of charges: the bills of each user, and their price (`composition.md`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kerchief.privacy.receipts import Receipt
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What a user was charged.
+    """Charges of a user, bill by bill.
 
     Attributes:
-        bills: the events of every bill of which something was used or is open, in order.
+        bills: the events of every bill that is open or of which something was used, in order.
         reserved: the events of the first of these bills at their capacities.
     """
 
@@ -26,16 +26,15 @@ class History:
 
     @property
     def events(self) -> list[Event]:
-        """All events of the user."""
+        """Events of all bills of the user."""
         return [event for bill in self.bills for event in bill]
 
     def price(self, delta: float) -> float:
         """Return the least ε of a budget that admits this history, at this δ.
 
-        A single bill was fixed in advance and is priced as a whole. Further bills may have been
-        chosen by earlier releases: then the privacy filter must hold for all events. It must
-        also hold for what the first bill reserved, since how much of it was used may follow from
-        its releases.
+        A single bill was fixed in advance and is priced as a whole. Further bills may depend on
+        earlier releases: then the privacy filter must hold for all events. It must also hold for
+        all that the first bill reserved, since its releases may decide how much of it is used.
         """
         if len(self.bills) < 2:
             return epsilon_at(self.events, delta)
@@ -48,7 +47,7 @@ class History:
 
 
 class _Line(NamedTuple):
-    """What a sweep over users counts: an event of a bill, as reserved or as charged."""
+    """An event of a bill, as reserved or as charged, which a sweep over users counts."""
 
     bill: int
     reserved: bool
@@ -56,18 +55,18 @@ class _Line(NamedTuple):
 
 
 def histories(receipts: Iterable[Receipt]) -> list[History]:
-    """List the different histories that users have, by sweeping the rounds where they change."""
+    """List the distinct histories of users, by a sweep over rounds where they change."""
     changes: dict[int, Counter[_Line]] = {}
     for receipt in receipts:
         lines = _lines(receipt)
         changes.setdefault(receipt.cohort.first, Counter()).update(lines)
         changes.setdefault(receipt.cohort.last, Counter()).subtract(lines)
     counts: Counter[_Line] = Counter()
-    different: set[frozenset[tuple[_Line, int]]] = set()
+    distinct: set[frozenset[tuple[_Line, int]]] = set()
     for place in sorted(changes):
         counts.update(changes[place])
-        different.add(frozenset((line, count) for line, count in counts.items() if count))
-    return [_history(counted) for counted in different]
+        distinct.add(frozenset((line, count) for line, count in counts.items() if count))
+    return [_history(entries) for entries in distinct]
 
 
 def _lines(receipt: Receipt) -> Counter[_Line]:
@@ -82,10 +81,10 @@ def _lines(receipt: Receipt) -> Counter[_Line]:
     )
 
 
-def _history(counted: Iterable[tuple[_Line, int]]) -> History:
+def _history(entries: Iterable[tuple[_Line, int]]) -> History:
     charged: dict[int, list[Event]] = {}
     reserved: dict[int, list[Event]] = {}
-    for line, count in counted:
+    for line, count in entries:
         part = reserved if line.reserved else charged
         part.setdefault(line.bill, []).append(Repeated(event=line.event, count=count))
     return History(

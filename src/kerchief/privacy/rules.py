@@ -156,7 +156,7 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
     if all(receipt.bill == new.bill for receipt in known):
         return more
     return (
-        "What is charged after a user's first bill must add up to the budget in pure epsilon, or "
-        "in rho of zCDP, and coins and randomized bits have neither (privacy/composition.md). "
+        "What is charged after a user's first bill must add up to the budget in pure epsilon or in "
+        "rho of zCDP; coins and randomized bits have neither (privacy/composition.md). "
         f"{more}"
     )

@@ -1,11 +1,11 @@
 """Who may report: how many reports a client may send, decided before anything is stored.
 
-A client is whatever the operator's own login or token established; kerchief asks nobody for a name.
+A client is what the operator's own login or token established; kerchief identifies nobody.
 The aggregator counts a client's reports in the transaction that takes them. The store names each
 client by a keyed hash and never by its identifier. The key is random, of one task, and lies in the
-same store: it keeps counts of two tasks apart, and it hides identifiers from whoever sees the
-counts without the key. Whoever has the whole store can test a guess at an identifier. Counts and
-key are deleted when the task closes. Counts outlive an epoch: a new one has new users.
+same store. It keeps counts of two tasks apart, and hides identifiers from a reader of the counts
+who lacks the key. A reader of the whole store can test a guess at an identifier. Counts and key are
+deleted when the task closes. Counts outlive an epoch: a new epoch has new users.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from kerchief.stores.store import Transaction
 from kerchief_wire.errors import Fenced, InvalidValue, Refused
 
 Client: TypeAlias = bytes | str | None
-"""Who sends a report, as the operator's login established; None where nobody knows."""
+"""Identifier of who sends a report, from the operator's login; None for an unknown client."""
 
 
 class Admission(Protocol):
     """Decides how many reports a client may send."""
 
     def limit(self, client: bytes | None) -> int | None:
-        """How many reports a client may send to one task, over all of its epochs.
+        """Return how many reports a client may send to one task, over all of its epochs.
 
         Args:
-            client: who sends it, as the operator's login established; None if it did not.
+            client: identifier from the operator's login; None for an unknown client.
 
         Returns:
             0 for a client that is not admitted; None for any number.
         """
 
     def sentence(self) -> str:
-        """What the statement says about who is admitted."""
+        """Describe who is admitted, for the statement."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AdmitEveryone:
-    """Asks nobody who they are: one stranger may send every report of a task."""
+    """Admits every client, known or not: one stranger may send every report of a task."""
 
     def limit(self, client: bytes | None) -> int | None:
-        """Any number."""
+        """Return None: any number of reports."""
         return None
 
     def sentence(self) -> str:
-        """Say what a stranger can do."""
+        """Describe what a stranger can do."""
         return (
             "Everyone is admitted, any number of times: one stranger can send every report that "
             "was paid for and, where users share a cohort, fill that of one user."
@@ -60,7 +60,7 @@ class AdmitEveryone:
 
 @dataclasses.dataclass(frozen=True)
 class LimitPerClient:
-    """Admits the clients that the operator's login established, each for so many reports.
+    """Admits clients that the operator's login established, with a limit for each.
 
     >>> LimitPerClient(reports=2).limit(b"someone"), LimitPerClient().limit(None)
     (2, 0)
@@ -73,11 +73,11 @@ class LimitPerClient:
         whole("reports", self.reports)
 
     def limit(self, client: bytes | None) -> int | None:
-        """As many for every client; none for an unknown one."""
+        """Return the same limit for every known client, and 0 for an unknown client."""
         return 0 if client is None else self.reports
 
     def sentence(self) -> str:
-        """Say what is limited, and by whom."""
+        """Describe the limit, and whom users must trust to enforce it."""
         times = "once" if self.reports == 1 else f"at most {self.reports} times"
         return (
             f"Each client that the operator's login established is admitted {times}: users must "
@@ -86,12 +86,12 @@ class LimitPerClient:
 
 
 class Places:
-    """Places that clients take in one transaction."""
+    """Places of clients: how many each may take, and takes in one transaction."""
 
     def __init__(
         self, at: Transaction, admission: Admission, clients: Sequence[bytes | None]
     ) -> None:
-        """Look up how many places these clients took before."""
+        """Look up how many places these clients have taken in earlier transactions."""
         self._at, self._taken = at, Counter[bytes]()
         self._limits = {client: admission.limit(client) for client in set(clients)}
         limited = [client for client, limit in self._limits.items() if limit]
@@ -99,16 +99,16 @@ class Places:
         self._before = at.clients(self._names.values()) if limited else {}
 
     def refusal(self, client: bytes | None) -> Refused | None:
-        """Why a client may take no place; None if it may."""
+        """Return why a client may take no place; None if it may."""
         limit = self._limits[client]
         if limit is not None and limit <= 0:
             return Refused("client", "the client is not admitted to this task")
         if self.left(client, 1) <= 0:
-            return Refused("spent", f"the client has taken the {limit} places that it may take")
+            return Refused("spent", f"the client has used up its limit of {limit}")
         return None
 
     def left(self, client: bytes | None, count: int) -> int:
-        """How many of so many places a client may still take."""
+        """Return how many of ``count`` places a client may still take."""
         limit = self._limits[client]
         if limit is None:
             return count
@@ -121,15 +121,15 @@ class Places:
             self._taken[self._names[client]] += count
 
     def close(self) -> None:
-        """Store what was taken."""
+        """Add the places that were taken to the counts in the store."""
         if self._taken:
             self._at.count_clients(self._taken)
 
 
-def assumed(honest: tuple[int, int]) -> str:
-    """What shuffle trust assumes about users, of whom such a part must be honest.
+def describe_honest_part(honest: tuple[int, int]) -> str:
+    """Describe what shuffle trust assumes about users, of whom a part must be honest.
 
-    >>> print(assumed((4, 5)))
+    >>> print(describe_honest_part((4, 5)))
     It assumes that at least 4 in 5 users of every cohort are honest, and that a party whom users \
 have reason to believe admitted them.
     """
@@ -142,10 +142,10 @@ have reason to believe admitted them.
 
 
 def read_clients(clients: Sequence[Client] | None, count: int) -> list[bytes | None]:
-    """Identifiers of clients as bytes, one for each of so many reports.
+    """Read the identifiers of clients, one for each of ``count`` reports, as bytes.
 
     Raises:
-        InvalidValue: there are more or fewer, or one is neither bytes nor a text.
+        InvalidValue: there are more or fewer, or an identifier is neither bytes nor a text.
     """
     if clients is None:
         return [None] * count
@@ -156,10 +156,10 @@ def read_clients(clients: Sequence[Client] | None, count: int) -> list[bytes | N
 
 
 def read_client(client: Client) -> bytes | None:
-    """The identifier of a client as bytes; an empty one is that of nobody.
+    """Read a client's identifier as bytes; an empty identifier is an unknown client.
 
     Raises:
-        InvalidValue: it is neither bytes nor a text.
+        InvalidValue: the identifier is neither bytes nor a text.
     """
     if isinstance(client, str):
         client = client.encode("utf-8", "surrogatepass")
@@ -169,8 +169,8 @@ def read_client(client: Client) -> bytes | None:
 
 
 def _names(at: Transaction, clients: Sequence[bytes | None]) -> dict[bytes | None, bytes]:
-    """The names of clients in the store; all unknown ones have one name together."""
+    """Compute the names of clients in the store; all unknown clients share a name."""
     key = at.client_key()
     if key is None:
-        raise Fenced("the store has lost the key of its clients; it was changed")
+        raise Fenced("the store lacks the key under which it names clients; it was changed")
     return {client: hmac.digest(key, client or b"", hashlib.sha256) for client in clients}

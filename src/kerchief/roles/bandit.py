@@ -354,8 +354,8 @@ class Bandit(Guarded):
         if self._folder is not None:
             lines.append(self._describe_restores())
         lines.append(
-            "Every decision counts as that of a user: where the app does not limit how often one "
-            "person decides, one stranger can use up all users, and fill the cohort of another."
+            "Every decision counts as that of a new user. If the app does not limit how often one "
+            "person decides, a stranger can use up all users, and fill the cohort of another user."
         )
         if self.task.projection is not None:
             through = self.task.projection
@@ -368,11 +368,11 @@ class Bandit(Guarded):
 
     def _describe_due(self) -> str:
         window_s = self.task.reward.window_s
-        when = f" after its window of {window_s} seconds" if window_s else ""
+        due = f"after its window of {window_s} seconds" if window_s else "at once"
         return (
-            f"A decision is reported at the next look{when}, whether or not a reward came; a look "
-            "is a call of decide, expire, settle or close. The guarantee holds if the application "
-            "times these calls without regard to rewards."
+            f"A decision is due {due}. Calls of decide, expire, settle and close report what is "
+            "due, with or without a reward. The guarantee holds if the application times these "
+            "calls without regard to rewards."
         )
 
     def _describe_restores(self) -> str:
@@ -387,8 +387,8 @@ class Bandit(Guarded):
                 "unnoticed and voids the guarantee."
             )
         return (
-            "Restoring a backup of the folder is noticed if anything was released since, unless "
-            "the witness is restored with it: that voids the guarantee."
+            "Restoring a backup of the folder is noticed if anything was released since. Restoring "
+            "the witness with it may go unnoticed, and voids the guarantee."
         )
 
     def save(self, path: str | Path, *, witness: str | Path | None = None) -> None:

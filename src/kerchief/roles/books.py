@@ -68,29 +68,29 @@ class Epoch:
 
 
 class ChainReader:
-    """Reads a chain page by page, and keeps what its lines say together.
+    """Reads a chain page by page, and keeps its receipts and epochs.
 
-    With a deployment it sees that what was drawn is what was paid for, and no more of it; without
-    one it only follows the chain.
+    With a deployment it checks that every release was paid for; without one it only follows the
+    chain.
 
     Attributes:
         receipts: every charge, settled or not.
         epochs: where each of them begins, in order.
         draws: how many releases are on the chain.
-        last_draw: the number of the line that says so of the last one; -1 before the first.
+        last_draw: the number of the line of the last release; -1 before the first.
         ended: whether the task is over.
         length: how many lines were read.
         head: the hash of the last of them.
     """
 
-    def __init__(self, made: Deployment | None = None) -> None:
-        """Before the first line.
+    def __init__(self, deployment: Deployment | None = None) -> None:
+        """Begin before the first line.
 
         Args:
-            made: bandit and noise, built again from the task; None where nothing is checked.
+            deployment: bandit and noise, built again from the task; None to check nothing.
         """
-        self._made = made
-        self._task = None if made is None else made.task
+        self._deployment = deployment
+        self._task = None if deployment is None else deployment.task
         self._expected: deque[tuple[str, bytes]] = deque()
         self.receipts: list[Receipt] = []
         self.epochs: list[Epoch] = []
@@ -99,23 +99,23 @@ class ChainReader:
 
     @property
     def task(self) -> Task:
-        """Whose chain it is."""
+        """Task of the chain."""
         if self._task is None:
             raise Fenced("the chain is empty; it begins with the task")
         return self._task
 
     @property
     def cohort(self) -> int:
-        """The open one, where the chain names every release."""
+        """Open cohort, where the chain names every release."""
         return self.epochs[-1].cohort + self.draws - self.epochs[-1].release
 
     @property
     def names_releases(self) -> bool:
-        """Whether the chain has a line for every release: not where devices alone add noise."""
+        """Whether the chain has a line for every release: not if devices alone add noise."""
         return bool(self.task.needs) or self.task.trust == "joint"
 
     def read(self, lines: Iterable[Line]) -> list[Drawn]:
-        """Read the next lines; the draws among them.
+        """Read the next lines, and return the draws among them.
 
         Raises:
             Fenced: a line is missing, changed, out of place, or not paid for.
@@ -134,7 +134,7 @@ class ChainReader:
         return drawn
 
     def finish(self) -> None:
-        """See that nothing is missing after the last line.
+        """Check that nothing is missing after the last line.
 
         Raises:
             Fenced: charges of the last epoch are missing.
@@ -144,38 +144,39 @@ class ChainReader:
 
     @property
     def budget(self) -> Guarantee:
-        """What each user was promised; a new epoch has new users."""
+        """Guarantee of each user; a new epoch has new users."""
         return dataclasses.replace(guarantee_of(self.task), rounds=None)
 
     def spent(self) -> Guarantee:
-        """What the worst-off user was charged."""
+        """Return what the worst-off user was charged."""
         return rules.total(guarantee_of(self.task), self.receipts)
 
     def review(self, visits: int = 1) -> Review:
-        """The same by two accountants that share no code."""
+        """Price the worst-off user's charges by two accountants that share no code."""
         return review(guarantee_of(self.task), self.receipts, visits=visits)
 
-    def settled(self, made: Deployment) -> list[tuple[str, Any]]:
-        """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
+    def settled(self, deployment: Deployment) -> list[tuple[str, Any]]:
+        """Return the lines that settle cohorts without a release, which cost nothing.
 
         Only in the last epoch: of earlier ones another copy may have released more. A device's own
         noise is used as soon as its report has left, whatever became of it.
         """
-        if any(one.noisy_device for one in made.privatizers.values()):
+        if any(privatizer.noisy_device for privatizer in deployment.privatizers.values()):
             return []
-        last = (len(self.epochs) - 1) * made.task.horizon
+        last = (len(self.epochs) - 1) * deployment.task.horizon
         # Without a table every cohort has one user.
-        ends = [0, *itertools.accumulate(made.task.needs)] if made.task.needs else range(2**31)
+        needs = deployment.task.needs
+        ends = [0, *itertools.accumulate(needs)] if needs else range(2**31)
         covered = ends[self.epochs[-1].cohort : self.cohort]
         return [
-            ("settle", {"receipt": one.number, "used": 0})
-            for one in self.receipts
-            if made.task.trust != "shuffle" and one.cohort.first >= last
-            if not _any_within(covered, one.cohort.first - last, one.cohort.last - last)
+            ("settle", {"receipt": receipt.number, "used": 0})
+            for receipt in self.receipts
+            if deployment.task.trust != "shuffle" and receipt.cohort.first >= last
+            if not _any_within(covered, receipt.cohort.first - last, receipt.cohort.last - last)
         ]
 
     def snapshot(self) -> ChainReader:
-        """What was read so far; the original may read on."""
+        """Copy what was read so far; the original may read on."""
         twin = copy.copy(self)
         twin.receipts, twin.epochs = self.receipts.copy(), self.epochs.copy()
         twin._expected = self._expected.copy()
@@ -193,7 +194,7 @@ class ChainReader:
             users=int(users),
             payload=bytes.fromhex(payload.decode()),
         )
-        if self._made is not None:
+        if self._deployment is not None:
             self._check_draw(draw)
         self.draws, self.last_draw = self.draws + 1, line.number
         return draw
@@ -201,17 +202,17 @@ class ChainReader:
     def _check_draw(self, draw: Drawn) -> None:
         self.finish()
         task, cohort = self.task, self.cohort
-        due = (self.draws, cohort, self.epochs[-1].epoch)
-        wrong = (draw.release, draw.cohort, draw.epoch) != due or not self.names_releases
-        if wrong or cohort >= task.cohorts or draw.users != task.need(cohort):
-            raise Fenced(f"draw {self.draws} is not the release that comes next, of a full cohort")
+        expected = (self.draws, cohort, self.epochs[-1].epoch)
+        is_next = self.names_releases and (draw.release, draw.cohort, draw.epoch) == expected
+        if not is_next or cohort >= task.cohorts or draw.users != task.need(cohort):
+            raise Fenced(f"draw {self.draws} is not the next release of a full cohort")
 
     def _read_rare(self, line: Line) -> None:
         """Read a line of any other kind: there are few of them."""
         content = line.content
         if (line.kind == "open") != (self.length == 0):
             raise Fenced("the chain does not begin with a task, or holds two")
-        if self._made is not None:
+        if self._deployment is not None:
             self._check_rare(line, content)
         if line.kind == "open":
             self._open(content)
@@ -224,22 +225,22 @@ class ChainReader:
         self.ended = line.kind == "end"
 
     def _check_rare(self, line: Line, content: Any) -> None:
-        """See that a line that is no draw is the one that must come here."""
-        assert self._made is not None
+        """Check that a line that is no draw is the line that must come here."""
+        assert self._deployment is not None
         if line.kind == "open":
             epoch = content.get("epoch") if isinstance(content, dict) else None
             if type(epoch) is not int or line.body != opened(self.task, epoch):
                 raise Fenced("the chain is that of another task")
-            self._expected += [(line.kind, line.body), *_written(_bill(self._made, 0))]
+            self._expected += [(line.kind, line.body), *_written(_bill(self._deployment, 0))]
         elif line.kind == "epoch":
             self.finish()
-            bill = _written(_bill(self._made, len(self.epochs)))
+            bill = _written(_bill(self._deployment, len(self.epochs)))
             self._expected += [(line.kind, line.body), *bill]
         elif not self._expected:
             releases = content.get("releases") if isinstance(content, dict) else None
             fits = releases == self.draws if self.names_releases else type(releases) is int
             end = ("end", {"releases": releases if fits else self.draws})
-            self._expected += _written([*self.settled(self._made), end])
+            self._expected += _written([*self.settled(self._deployment), end])
         if (line.kind, line.body) != self._expected.popleft():
             raise Fenced("the receipts are not for the noise that the task draws, or out of place")
 
@@ -259,13 +260,15 @@ class ChainReader:
             epoch, last = canonical.unpack(Epoch, content), self.epochs[-1]
         except CodecError:
             raise Fenced(f"line {number} begins no epoch") from None
-        numbers = {one.epoch for one in self.epochs}
+        numbers = {begun.epoch for begun in self.epochs}
         if not 0 <= epoch.epoch < _MOST_EPOCH or epoch.epoch in numbers:
             raise Fenced(f"line {number} begins epoch {epoch.epoch}, which is no new number")
         passed = epoch.release - last.release
         counted = epoch.release == self.draws if self.names_releases else passed >= 0
         if not counted or epoch.cohort not in (0, last.cohort + passed):
-            raise Fenced(f"line {number} begins an epoch elsewhere than where the last one ends")
+            raise Fenced(
+                f"line {number} begins an epoch at another place than the end of the last epoch"
+            )
         self.epochs.append(epoch)
 
 

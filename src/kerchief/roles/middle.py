@@ -29,7 +29,14 @@ from typing import Any, TypeVar
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.validate import whole
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.admission import Admission, AdmitEveryone, Client, Places, assumed, read_clients
+from kerchief.roles.admission import (
+    Admission,
+    AdmitEveryone,
+    Client,
+    Places,
+    describe_honest_part,
+    read_clients,
+)
 from kerchief.roles.books import ChainReader, Epoch, charged, opened
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of, read_secret, write_secret
@@ -241,7 +248,7 @@ class Middle(Guarded):
             costs = ", ".join(f"{k}: {reader.review(k).spent.epsilon:.4g}" for k in _VISITS)
             lines.append(f"Epsilon of a user who takes part several times: {costs}.")
         if guarantee.trust is Trust.SHUFFLE:
-            lines.append(assumed(guarantee.honest))
+            lines.append(describe_honest_part(guarantee.honest))
         lines.append(self._admission.sentence())
         lines.append(f"Task {self.task.id.hex()}, chain {reader.head.hex()}.")
         return "\n".join(lines)

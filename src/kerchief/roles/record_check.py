@@ -1,7 +1,7 @@
 """Whether some record could have made a report: norm and shape of exact statistics, up to rounding.
 
-Where devices add no noise, the aggregator sees statistics. Without this check one false user can
-send the corner of the box that holds them, which is far beyond every statistic. Bounds and proofs:
+Where devices add no noise, a report is a statistic. Without this check one false user can send the
+corner of the box that holds statistics, which is far beyond all of them. Bounds and proofs:
 `record_check.md`.
 """
 
@@ -23,7 +23,7 @@ Verdicts: TypeAlias = NDArray[np.bool_]
 _Test: TypeAlias = Callable[[Floats], Verdicts]
 
 _ROUNDING = 2.0**-40
-"""What floating point adds to a number, relative to the largest (`queries.md`, section 3)."""
+"""Error of floating point, relative to the largest number (`queries.md`, section 3)."""
 _AT_ONCE = 2**15
 """Numbers that are tested together: temporaries stay in a processor's cache."""
 
@@ -49,7 +49,7 @@ class RecordCheck:
         ]
 
     def could_be_records(self, numbers: Wholes) -> Verdicts:
-        """Whether each row is a report that some record could have made."""
+        """Return for each row whether some record could have made this report."""
         verdicts = np.ones(len(numbers), np.bool_)
         step = max(1, _AT_ONCE // numbers.shape[1])
         for first in range(0, len(numbers), step):
@@ -87,25 +87,25 @@ def _test_for(program: Program, noise: Statistic) -> _Test:
 
 
 def _slack(noise: Statistic) -> float:
-    """How far rounding moves one number, in units of the grid."""
+    """Return how far rounding moves a number, in units of the grid."""
     farthest = max(map(abs, noise.center), default=0) + noise.radius
     return 0.5 + _ROUNDING * farthest
 
 
 def _ball(noise: Statistic) -> _Test:
-    """Within the radius of the center: all that is known of a statistic without a shape."""
+    """Test the distance from the center, where only a ball of statistics is public."""
     center = np.array(noise.center, np.float64)
-    most = noise.radius + 2 * math.sqrt(noise.size) * _slack(noise)
+    radius = noise.radius + 2 * math.sqrt(noise.size) * _slack(noise)
 
     def test(rows: Floats) -> Verdicts:
-        within: Verdicts = np.square(rows - center).sum(1) <= most**2
+        within: Verdicts = np.square(rows - center).sum(1) <= radius**2
         return within
 
     return test
 
 
 def _interval(program: Answering, noise: Statistic) -> _Test:
-    """Between the least and the greatest loss."""
+    """Test that a number lies between the least and the greatest loss."""
     low, high = np.rint(np.ldexp([program.low, program.high], noise.grid_bits))
 
     def test(rows: Floats) -> Verdicts:
@@ -126,29 +126,30 @@ class _Moments:
         dim, unit, self._slack = program.dim, math.ldexp(1.0, noise.grid_bits), _slack(noise)
         rows, columns = np.triu_indices(dim)
         self._cut = cut = len(rows)
-        # Entry by entry: which number of the column, times which, times what; last, the vector.
+        # Each entry is left times right times weight: numbers of the column. The vector comes last.
         self._left = np.concatenate([rows, np.full(dim, dim)])
         self._right = np.concatenate([columns, np.arange(dim)])
         self._weights = np.where(self._left == self._right, 1.0, math.sqrt(2.0))
         self._weights[cut:] = 1.0
         self._diagonal = np.flatnonzero(rows == columns)
-        # Where a column is in a row, and the vector's number beside its pivot behind it.
+        # Places of each column in a row, then of the vector's number that belongs to its pivot.
         self._places = np.empty((dim, dim + 1), np.intp)
         self._places[rows, columns] = self._places[columns, rows] = np.arange(cut)
         self._places[:, dim] = cut + np.arange(dim)
         self._shares = 1 / self._weights[self._places]
         ends = (program.response_low - program.offset, program.response_high - program.offset)
-        most = max(map(abs, ends))
-        least = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
+        largest = max(map(abs, ends))
+        smallest = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
         # A number of the vector is y times the root of a number of the diagonal, and of this.
         root = math.sqrt(unit / program.balance)
-        self._least, self._most = (1 - _ROUNDING) * least * root, (1 + _ROUNDING) * most * root
+        self._smallest = (1 - _ROUNDING) * smallest * root
+        self._largest = (1 + _ROUNDING) * largest * root
         self._trace = unit * program.balance * program.norm**2 + dim * self._slack
-        self._length = unit * most * program.norm + math.sqrt(dim) * self._slack
+        self._length = unit * largest * program.norm + math.sqrt(dim) * self._slack
         self._weighted = program.weighted
 
     def test(self, rows: Floats) -> Verdicts:
-        """Which rows have a matrix of rank one, a vector along it, and possible lengths."""
+        """Return which rows have a matrix of rank one, and a vector that fits it."""
         slack, cut, diagonal = self._slack, self._cut, rows.take(self._diagonal, 1)
         chosen, pivot = diagonal.argmax(1), np.maximum.reduce(diagonal, 1)
         index = np.arange(len(rows))[:, None], self._places.take(chosen, 0)
@@ -168,22 +169,22 @@ class _Moments:
         verdicts &= np.maximum.reduce(apart[:, cut:], 1) <= beside
         verdicts &= along <= reach
         verdicts &= np.add.reduce(diagonal, 1) <= self._trace
-        if self._least:
-            verdicts &= along >= self._least * np.sqrt(np.maximum(pivot - slack, 0)) - slack
+        if self._smallest:
+            verdicts &= along >= self._smallest * np.sqrt(np.maximum(pivot - slack, 0)) - slack
         if self._weighted:
             verdicts &= np.square(rows[:, cut:]).sum(1) <= self._length**2
         return verdicts
 
     def _reach(self, pivot: Floats) -> Floats | float:
-        """The most that a number of the vector can be beside this pivot."""
+        """Return the largest number of a vector whose matrix has this pivot."""
         if self._weighted:
             return self._length
-        reach: Floats = self._most * np.sqrt(np.maximum(pivot, 0) + self._slack) + self._slack
+        reach: Floats = self._largest * np.sqrt(np.maximum(pivot, 0) + self._slack) + self._slack
         return reach
 
 
 class _Blocks:
-    """The test of one arm's (y u, w u), and the pool h z zᵀ: u is z and the lever behind it."""
+    """The test of one arm's (y u, w u), and the pool h z zᵀ; u is z, then the lever."""
 
     def __init__(self, program: OwnModels, noise: Statistic) -> None:
         """Compute the bounds, in units of the grid."""
@@ -193,12 +194,11 @@ class _Blocks:
         self._rows, self._columns = np.triu_indices(self._count if program.balance else 0)
         weights = np.where(self._rows == self._columns, 1.0, math.sqrt(2.0))
         self._pool = program.balance / (program.weight * self._unit) * weights
-        hidden = self._slack / self._unit
-        reach = 2 * program.varying + 3 * hidden
+        reach = 2 * program.varying + 3 * (self._slack / self._unit)
         self._apart = self._slack * (1 + math.sqrt(2) * program.balance / program.weight * reach)
 
     def test(self, rows: Floats) -> Verdicts:
-        """Which rows are about one arm, and the same features in every part."""
+        """Return which rows concern one arm alone, with the same features in every part."""
         program, slack = self._program, self._slack
         cut = 2 * program.arms * program.dim
         blocks = rows[:, :cut].reshape(-1, 2, program.arms, program.dim)
@@ -209,8 +209,8 @@ class _Blocks:
         sizes = np.abs(pivot) + np.abs(along) + np.abs(moments) + np.abs(features)
         is_along = np.abs(pivot * moments - along * features) <= slack * (sizes + 6 * slack)
         varying, pool = features[:, : self._count], rows[:, cut:]
-        most = self._unit * program.varying + math.sqrt(self._count) * slack
-        is_short = np.square(varying).sum(1) <= most**2
+        length = self._unit * program.varying + math.sqrt(self._count) * slack
+        is_short = np.square(varying).sum(1) <= length**2
         lever = self._unit * program.lever
         is_levered = (np.abs(features[:, self._count :] - lever) <= slack).all(1)
         expected = varying[:, self._rows] * varying[:, self._columns] * self._pool
@@ -222,13 +222,13 @@ class _Blocks:
         return verdicts
 
     def _is_within(self, moments: Floats, features: Floats) -> Verdicts:
-        """Whether one response within its bounds is between features and moments."""
+        """Return which rows have moments that a response within its bounds gives."""
         program = self._program
         low, high = program.low - program.offset, program.high - program.offset
-        least, most = low * features, high * features
+        ends = low * features, high * features
         spare = self._slack * (program.weight + max(abs(low), abs(high)))
         scaled = program.weight * moments
-        is_high = (scaled >= np.minimum(least, most) - spare).all(1)
-        is_low = (scaled <= np.maximum(least, most) + spare).all(1)
-        within: Verdicts = np.logical_and(is_high, is_low)
+        is_above = (scaled >= np.minimum(*ends) - spare).all(1)
+        is_below = (scaled <= np.maximum(*ends) + spare).all(1)
+        within: Verdicts = np.logical_and(is_above, is_below)
         return within

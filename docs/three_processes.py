@@ -22,7 +22,7 @@ from kerchief_wire.task import Party, Task
 
 
 def middle(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:
-    """The mixer: takes reports, serves releases."""
+    """The shuffler: takes reports, serves releases."""
     role = Middle(
         deployed(Task.read(task)),
         store=open_store(f"{folder}/middle.db"),

@@ -105,8 +105,8 @@ class Guarantee:
         word = isinstance(self.unit, str) and self.unit.isprintable()
         if not (word and 0 < len(self.unit) <= MOST_UNIT):
             raise InvalidValue(
-                f"unit is no word of at most {MOST_UNIT} letters; say whose contribution is "
-                "protected, as 'user'"
+                f"unit is no printable text of at most {MOST_UNIT} letters; name what is "
+                "protected, such as 'user'"
             )
         if self.rounds is not None:
             whole("rounds", self.rounds)

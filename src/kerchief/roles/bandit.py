@@ -115,11 +115,11 @@ class Bandit(Guarded):
                 default the policy's own, which is `best`, the least noisy one.
             numbers: parameters of the policy that are replaced.
             name: what people call the bandit.
-            window_s: seconds until a decision counts, with its reward or else with the default, at
-                the next look: ``decide`` has one per second, and ``expire``, ``settle`` and
-                ``close`` are one each. With 0 a decision counts when the next of these four calls
-                begins, whatever the clock says: for rewards that come before the next decision,
-                so for one visit at a time over all threads.
+            window_s: seconds until a decision is due, and counts with its reward or else with the
+                default. ``expire``, ``settle`` and ``close`` report what is due, and ``decide``
+                does so at most once a second. With 0 a decision counts when the next of these
+                four calls begins, whatever the clock says. Use 0 if each reward comes before the
+                next decision, so for one visit at a time over all threads.
             default: the reward of a decision that got none; the least one if None.
             project: onto how many numbers features are mapped first, by a public random projection,
                 or that projection: for problems of more than some 64 dimensions.

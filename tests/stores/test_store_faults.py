@@ -82,6 +82,16 @@ def test_a_newer_schema_is_refused(shared: str) -> None:
         open_store(shared)
 
 
+@pytest.mark.parametrize("version", [None, 0, -1, "1", 1.5])
+def test_schema_without_a_number_is_refused(tmp_path: Path, version: Any) -> None:
+    path = tmp_path / "changed.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE meta (version)")
+        connection.execute("INSERT INTO meta VALUES (?)", (version,))
+    with pytest.raises(StoreFailed, match="schema without a number"):
+        open_store(path)
+
+
 def test_a_store_is_opened_again_as_it_was(shared: str) -> None:
     for run in range(2):
         store = open_store(shared)

@@ -36,12 +36,15 @@ def migrate(link: Link, dialect: Dialect) -> None:
     """Bring the tables up to this version; the link is in an exclusive transaction.
 
     Raises:
-        StoreFailed: a newer version of kerchief made them.
+        StoreFailed: a newer version of kerchief made them, or they were changed.
     """
     versions = (_first(dialect),)
     with link.guard():
         link.run("CREATE TABLE IF NOT EXISTS meta (version INTEGER NOT NULL)", ())
-        version = max((one for (one,) in link.run("SELECT version FROM meta", ())), default=0)
+        numbers = [number for (number,) in link.run("SELECT version FROM meta", ())]
+    if not all(type(number) is int and number > 0 for number in numbers):
+        raise StoreFailed("the store has a schema without a number; its file was changed")
+    version = max(numbers, default=0)
     if version > len(versions):
         raise StoreFailed(
             f"the store has schema {version}; this kerchief knows {len(versions)}: update it"

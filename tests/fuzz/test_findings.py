@@ -369,9 +369,10 @@ def test_coins_of_any_size_are_refused_in_one_line() -> None:
 
 
 def test_clear_channel_takes_bounds_of_any_float() -> None:
+    low: Any = np.float32(0.5)
     with pytest.raises(InvalidValue, match="high is 1e"):
-        Channel.clear(low=np.float32(0.5), high=1e155)
-    assert Channel.clear(low=np.float32(0.5), high=1.0).spread == 0.25
+        Channel.clear(low=low, high=1e155)
+    assert Channel.clear(low=low, high=1.0).spread == 0.25
 
 
 def test_ranges_of_a_single_number_are_refused() -> None:

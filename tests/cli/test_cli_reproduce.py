@@ -20,7 +20,7 @@ from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
 from kerchief.experiments import workers
-from kerchief.experiments.claims import at
+from kerchief.experiments.claims import Claim, at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.parts import Part
@@ -34,7 +34,7 @@ Call = Callable[..., Called]
 PRIVATE = player("linucb", trust="joint", epsilon=4.0)
 
 
-def _experiment(name: str, bound: float) -> Experiment:
+def _experiment(name: str, bound: float, *paper: Claim) -> Experiment:
     """A tiny one with a long row; the bound decides whether its claim holds."""
     worlds = [f"a world, S={number}" for number in range(1, 3)]
     return Experiment(
@@ -52,6 +52,7 @@ def _experiment(name: str, bound: float) -> Experiment:
         claims=(
             at(PRIVATE, worlds[0]).at_most(bound, quick=True),
             at(PRIVATE, worlds[1]).at_most(99),
+            *paper,
         ),
         printed={at(PRIVATE, worlds[0]): 1234.5},
     )
@@ -65,6 +66,57 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "EXPERIMENTS", small)
 
 
+@pytest.fixture
+def of_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experiments with one claim of a paper each: one is confirmed, two verdicts differ."""
+    small: Registry[Experiment] = Registry("experiment")
+    for name, bound, recorded in (
+        ("confirmed", 0.001, "does not hold here"),
+        ("mended", 999.0, "does not hold here"),
+        ("broken", 0.001, "holds"),
+    ):
+        claim = at(PRIVATE, "a world, S=1").at_most(bound, quick=True)
+        paper = claim.from_paper("Table 9", recorded, figures="5 ± 1")  # type: ignore[arg-type]
+        small.add(name, _experiment(name, 999.0, paper))
+    monkeypatch.setattr(command, "EXPERIMENTS", small)
+    monkeypatch.setattr(Work, "results", fake_play())
+
+
+@pytest.mark.usefixtures("undrawn", "of_paper")
+def test_reproduce_confirms_a_paper_claim_that_does_not_hold(call: Call) -> None:
+    result = call("reproduce", "confirmed")
+    assert result.exit_code == 0, result.stderr
+    assert "our claims: 3 hold\n" in result.stdout
+    assert "the paper's claims: 1 do not hold here\n" in result.stdout
+    assert "Table 9" in result.stdout
+    page = Path("results/confirmed/report.html").read_text()
+    assert "What the paper claims" in page
+    assert "(Table 9)" in page
+    (claim,) = json.loads(Path("results/confirmed/results.json").read_text())["claims"][3:]
+    assert {claim["source"], claim["outcome"], claim["recorded"], claim["confirmed"]} == {
+        "paper", "does not hold here", True
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("undrawn", "of_paper")
+@pytest.mark.parametrize("size", ["--quick", "--force"])
+@pytest.mark.parametrize(
+    ("name", "difference"),
+    [
+        ("mended", "recorded as does not hold here, and holds"),
+        ("broken", "recorded as holds, and does not hold here"),
+    ],
+)
+def test_reproduce_fails_where_a_verdict_differs(
+    call: Call, name: str, difference: str, size: str
+) -> None:
+    result = call("reproduce", name, size)
+    assert result.exit_code == 1
+    assert "failed: 1 of 4 claims: linucb joint ε=4 on a world, S=1" in result.stderr
+    assert f"(paper, Table 9): {difference}" in result.stderr
+    assert "(recorded:" in " ".join(result.stdout.split())
+
+
 def test_the_output_fits_a_terminal(call: Call) -> None:
     result = call("reproduce", "true")
     assert result.exit_code == 0, result.output
@@ -74,7 +126,7 @@ def test_the_output_fits_a_terminal(call: Call) -> None:
     )
     tables = result.stdout.partition("(epsilon=")[0]
     assert max(map(len, tables.splitlines())) <= 80
-    for words in ("(1234)", "4, 1e-05", "linucb theory not private", "claims: 3 hold; "):
+    for words in ("(1234)", "4, 1e-05", "linucb theory not private", "our claims: 3 hold\n"):
         assert words in tables
     folder = Path("results/true")
     assert {path.name for path in folder.iterdir()} == {
@@ -118,7 +170,7 @@ def test_a_failing_claim_is_said_clearly(call: Call, monkeypatch: pytest.MonkeyP
     result = call("reproduce", "false")
     assert result.exit_code == 1
     assert "kerchief: failed: 1 of 3 claims: linucb joint ε=4 on a world, S=1" in result.stderr
-    assert "claims: 2 hold, 1 fail; " in result.stdout
+    assert "our claims: 2 hold, 1 fail\n" in result.stdout
 
 
 @pytest.mark.usefixtures("undrawn")

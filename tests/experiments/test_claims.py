@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.experiments.fakes import fake_result
 
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.claims import (
     Claim,
     Results,
@@ -33,10 +34,15 @@ def row(key: Key, mean: float, se: float | None = 1.0, *, replicates: int = 10) 
     return fake_result(cell, mean, se, replicates=replicates)
 
 
+# Ten times as many rounds as of the other rows: regret goes with rounds^-1.1.
+LONG = at(LOW.player, "longer ball")
+_LONGER = row(LONG, 50.0 * 10**-1.1, 0.2)
+
 ROWS: Results = {
     UNIFORM: row(UNIFORM, 100.0),
     LOW: row(LOW, 50.0),
     HIGH: row(HIGH, 20.0),
+    LONG: dataclasses.replace(_LONGER, cell=dataclasses.replace(_LONGER.cell, horizon=1000)),
 }
 
 
@@ -64,6 +70,91 @@ ROWS: Results = {
 def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
     assert judge(passes, ROWS, large_enough=True).outcome == "holds"
     assert judge(fails, ROWS, large_enough=True).outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    ("true", "false", "undecided"),
+    [
+        (LOW.at_most(52.0), LOW.at_most(47.9), LOW.at_most(51.9)),
+        (LOW.at_least(48.0), LOW.at_least(52.1), LOW.at_least(51.9)),
+        (
+            LOW.within(55.0, share=0.13),
+            LOW.within(55.0, share=0.05),
+            LOW.within(55.0, share=0.1),
+        ),
+        (LOW.below(UNIFORM), LOW.below(HIGH), LOW.below(UNIFORM, times=0.5)),
+        (LOW.p95_at_most(53.0), LOW.p95_at_most(52.0), LOW.p95_at_most(51.0, errors=10)),
+        (
+            falling([UNIFORM, LOW, HIGH]),
+            falling([LOW, UNIFORM, HIGH]),
+            falling([UNIFORM, LOW], errors=40),
+        ),
+        (
+            all_of("both", [LOW.at_most(60), HIGH.at_most(60)]),
+            all_of("both", [LOW.at_most(51), HIGH.at_most(10)]),
+            all_of("both", [LOW.at_most(51), HIGH.at_most(60)]),
+        ),
+        (
+            no_steeper([LOW, LONG], -1.0),
+            no_steeper([LOW, LONG], -1.5),
+            no_steeper([LOW, LONG], -1.17),
+        ),
+        (slope([LOW, LONG], -1.1), slope([LOW, LONG], 0.0), slope([LOW, LONG], -1.05)),
+    ],
+)
+def test_paper_claim_is_undecided_within_errors(
+    true: Claim, false: Claim, undecided: Claim
+) -> None:
+    """A paper's claim does not hold only if its negation is clear; ours fails in between, too."""
+    for claim, outcome in (
+        (true, "holds"),
+        (false, "does not hold here"),
+        (undecided, "undecided"),
+    ):
+        of_paper = claim.from_paper("Table 2", "holds")
+        assert judge(of_paper, ROWS, large_enough=True).outcome == outcome
+    assert judge(undecided, ROWS, large_enough=True).outcome == "fails"
+
+
+HOLDS, CONTRADICTED, BETWEEN = LOW.at_most(60), LOW.at_most(10), LOW.at_most(50.5)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("claim", "recorded", "confirmed"),
+    [
+        (HOLDS, "holds", (True, True)),
+        (HOLDS, "does not hold here", (False, False)),
+        (CONTRADICTED, "does not hold here", (True, True)),
+        (CONTRADICTED, "holds", (False, False)),
+        (BETWEEN, "holds", (True, False)),
+        (BETWEEN, "does not hold here", (True, False)),
+    ],
+)
+def test_verdict_is_compared_with_the_recorded_one(
+    claim: Claim, recorded: Any, confirmed: tuple[bool, bool], *, full: bool
+) -> None:
+    of_paper = claim.from_paper("Table 2", recorded)
+    verdict = judge(of_paper, ROWS, large_enough=True, full=full)
+    assert verdict.confirmed is confirmed[full]
+    assert judge(of_paper, ROWS, large_enough=False, full=full).confirmed
+    assert (verdict.source, verdict.place, verdict.recorded) == ("paper", "Table 2", recorded)
+
+
+def test_our_claim_fails_at_every_size_where_it_is_undecided() -> None:
+    for full in (False, True):
+        assert judge(HOLDS, ROWS, large_enough=True, full=full).confirmed
+        assert not judge(BETWEEN, ROWS, large_enough=True, full=full).confirmed
+
+
+def test_sources_of_claims_are_not_mixed() -> None:
+    with pytest.raises(InvalidValue, match="recorded is 'false'; choose one of holds, does not"):
+        HOLDS.from_paper("Table 2", "false")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="has no place"):
+        HOLDS.from_paper("", "holds")
+    for change in ({"recorded": "does not hold here"}, {"place": "Table 2"}, {"figures": "5"}):
+        with pytest.raises(InvalidValue, match="only a paper's claim has them"):
+            dataclasses.replace(HOLDS, **change)  # type: ignore[arg-type]
 
 
 def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:

@@ -14,11 +14,19 @@ from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.catalogue import EXPERIMENTS
-from kerchief.experiments.claims import Outcome
+from kerchief.experiments.claims import Outcome, Source, Verdict
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import SideBySide, side_by_side
 
-_WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "not judged"}
+_WORDS: dict[Outcome, str] = {
+    "holds": "hold",
+    "fails": "fail",
+    "does not hold here": "do not hold here",
+    "undecided": "undecided",
+    "not judged": "not judged",
+}
+_SOURCES: dict[Source, str] = {"ours": "our claims", "paper": "the paper's claims"}
+_NONE = "none"
 
 
 @click.command()
@@ -34,9 +42,10 @@ def reproduce(
 ) -> None:
     """Run an experiment of the catalogue, and judge its claims.
 
-    `kerchief list experiments` names them. The exit code is 1 if a claim fails. A claim that was
-    made for a larger run than this one is not judged. What is finished is kept: after an interrupt
-    the same command continues.
+    `kerchief list experiments` names them. Claims of ours must hold. A paper's claim has a recorded
+    verdict, "holds" or "does not hold here". The exit code is 1 if a claim of ours fails, or if a
+    verdict differs from the recorded one. A claim that was made for a larger run than this one is
+    not judged. What is finished is kept: after an interrupt the same command continues.
     """
     names = _names(name, every, playing)
     plans = [EXPERIMENTS[one].plan(quick=quick, **sizes) for one in names]
@@ -47,15 +56,15 @@ def reproduce(
         print_json({"experiments": found} if every else documents[0])
     elif every:
         _print_all(found)
-    failed = [
-        f"{name}: {claim['claim']}" if every else str(claim["claim"])
-        for name, document in found.items()
-        for claim in _claims(document)
-        if claim["outcome"] == "fails"
+    verdicts = [(name, verdict) for name in names for verdict in _verdicts(found[name])]
+    differences = [
+        f"{name}: {verdict.difference()}" if every else verdict.difference()
+        for name, verdict in verdicts
+        if not verdict.confirmed
     ]
-    if failed:
-        judged = sum(len(_claims(document)) for document in documents)
-        complain("failed", f"{len(failed)} of {judged} claims: {'; '.join(failed)}")
+    if differences:
+        counted = f"{len(differences)} of {len(verdicts)} claims"
+        complain("failed", f"{counted}: {'; '.join(differences)}")
         raise SystemExit(1)
 
 
@@ -71,18 +80,17 @@ def _names(name: str | None, every: bool, playing: Playing) -> list[str]:
     return list(EXPERIMENTS) if name is None else [name]
 
 
-def _claims(document: dict[str, Any]) -> list[dict[str, str]]:
-    claims: list[dict[str, str]] = document["claims"]
-    return claims
+def _verdicts(document: dict[str, Any]) -> list[Verdict]:
+    return [Verdict(**claim) for claim in document["claims"]]
 
 
 def _print_all(found: dict[str, dict[str, Any]]) -> None:
     """One line for each experiment."""
     lines = [
-        (name, _count([one["outcome"] for one in _claims(one)]), f"{one['seconds']:.0f}")
-        for name, one in found.items()
+        (name, *_counts(_verdicts(document)), f"{document['seconds']:.0f}")
+        for name, document in found.items()
     ]
-    print_table(("experiment", "claims", "seconds"), lines, columns="llr")
+    print_table(("experiment", *_SOURCES.values(), "seconds"), lines, columns="lllr")
 
 
 def _print(outputs: Outputs) -> None:
@@ -94,10 +102,14 @@ def _print(outputs: Outputs) -> None:
     if outputs.plan.note():
         print_wrapped(outputs.plan.note())
     verdicts = outputs.verdicts()
-    lines = [(one.outcome, one.claim, one.seen) for one in verdicts]
-    print_table(("verdict", "claim", "seen"), lines, columns="lll")
-    counted = _count([one.outcome for one in verdicts])
-    click.echo(f"claims: {counted}; {outputs.seconds:.1f} seconds")
+    for source, words in _SOURCES.items():
+        lines = [_line(verdict) for verdict in verdicts if verdict.source == source]
+        if lines:
+            print_table(("verdict", words, "seen"), lines, columns="lll")
+    for words, counted in zip(_SOURCES.values(), _counts(verdicts), strict=True):
+        if counted != _NONE:
+            click.echo(f"{words}: {counted}")
+    click.echo(f"{outputs.seconds:.1f} seconds")
     print_promises(outputs)
 
 
@@ -114,6 +126,23 @@ def _columns(page: SideBySide) -> str:
     return "lR" + "r" * (len(page.headings) - 2)
 
 
-def _count(outcomes: Iterable[str]) -> str:
-    counts = Counter(outcomes)
-    return ", ".join(f"{counts[word]} {words}" for word, words in _WORDS.items() if counts[word])
+def _line(verdict: Verdict) -> tuple[str, str, str]:
+    """The verdict, beside the recorded one where a paper's differs, the claim, and the figures."""
+    if verdict.source == "ours":
+        return verdict.outcome, verdict.claim, verdict.seen
+    recorded = "" if verdict.confirmed else f" (recorded: {verdict.recorded})"
+    return f"{verdict.outcome}{recorded}", f"{verdict.claim} ({verdict.place})", verdict.seen
+
+
+def _counts(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """How many claims have each outcome, of ours and of the paper."""
+    counts = Counter((verdict.source, verdict.outcome) for verdict in verdicts)
+    return tuple(
+        ", ".join(
+            f"{counts[source, outcome]} {words}"
+            for outcome, words in _WORDS.items()
+            if counts[source, outcome]
+        )
+        or _NONE
+        for source in _SOURCES
+    )

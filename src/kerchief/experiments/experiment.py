@@ -71,6 +71,7 @@ class Experiment:
     Attributes:
         full: the size that all claims are made for; `quick` is that of a smoke test.
         sizes: the paper's parameters, or which are smaller here and why.
+        claims: ours, which must hold, and the paper's, each with its recorded verdict.
         claimed: what the paper claims of this.
         holds: what holds of that at a true guarantee.
         printed: regrets from the paper's own table.
@@ -138,6 +139,16 @@ class Experiment:
         """The world of that name."""
         (found,) = [one for one in self.settings if one.name == world]
         return found
+
+    @property
+    def ours(self) -> tuple[Claim, ...]:
+        """The claims that must hold."""
+        return tuple(claim for claim in self.claims if claim.source == "ours")
+
+    @property
+    def of_paper(self) -> tuple[Claim, ...]:
+        """The claims of the paper, with their recorded verdicts."""
+        return tuple(claim for claim in self.claims if claim.source == "paper")
 
     def size(self, *, quick: bool) -> Size:
         """The one or the other."""
@@ -271,18 +282,24 @@ class Reproduction(Plan):
         )
 
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
-        """What became of each claim, and of the bill."""
-        found = {one.cell.key: one for one in results}
+        """The verdict on each claim: ours first, with the privacy cost, then the paper's."""
+        rows = {result.cell.key: result for result in results}
         private = [cell.key for cell in self.cells() if cell.asked is not None]
+        ours = (*self.experiment.ours, paid(private, quick=True))
         return tuple(
-            judge(claim, found, large_enough=self._large_enough(claim))
-            for claim in (*self.experiment.claims, paid(private, quick=True))
+            judge(claim, rows, large_enough=self._large_enough(claim), full=self._full)
+            for claim in (*ours, *self.experiment.of_paper)
         )
 
     def _large_enough(self, claim: Claim) -> bool:
         """Whether the claim was made for this size or a smaller one."""
         least = self.experiment.size(quick=claim.quick)
         return self.horizon >= least.horizon and self.replicates >= least.replicates
+
+    @property
+    def _full(self) -> bool:
+        """Whether this is the full size, at which an undecided verdict differs from its record."""
+        return not self.quick and self.replicates >= self.experiment.full.replicates
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", listed=("experiments",))

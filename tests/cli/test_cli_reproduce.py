@@ -89,6 +89,7 @@ def test_reproduce_confirms_a_paper_claim_that_does_not_hold(call: Call) -> None
     assert "our claims: 3 hold\n" in result.stdout
     assert "the paper's claims: 1 do not hold here\n" in result.stdout
     assert "Table 9" in result.stdout
+    assert max(map(len, result.stdout.partition("(epsilon=")[0].splitlines())) <= 80
     page = Path("results/confirmed/report.html").read_text()
     assert "What the paper claims" in page
     assert "(Table 9)" in page

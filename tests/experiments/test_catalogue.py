@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,21 @@ def _run(plan: Plan, folder: Path) -> Outputs:
         outputs.keep(one)
     outputs.close()
     return outputs
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_claims_of_an_experiment_are_told_apart(name: str) -> None:
+    sentences = Counter(claim.sentence for claim in EXPERIMENTS[name].claims)
+    assert sentences.most_common(1)[0][1] == 1, sentences
+
+
+def test_few_quick_claims_compare_with_uniform_play() -> None:
+    """Uniform play is easily beaten: most claims compare with what a reader would choose."""
+    quick = [claim for _, entry in EXPERIMENTS.items() for claim in entry.claims if claim.quick]
+    uniform = [
+        claim for claim in quick if any(key.player.policy == "uniform" for key in claim.needs)
+    ]
+    assert len(uniform) <= len(quick) / 5, [claim.sentence for claim in uniform]
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kerchief.environments import make_environment
-from kerchief.experiments.catalogue.sblb import COROLLARIES, LOCAL, REGRET, told
+from kerchief.experiments.catalogue.sblb import COROLLARIES, LOCAL, REGRET, spends
 from kerchief.experiments.players import Key, Player, player
 from kerchief.privacy import Trust
 
@@ -60,6 +60,6 @@ def test_a_claim_about_what_is_told_can_fail() -> None:
 
     key = Key(REGRET, "d=2")
     results: Any = {key: Row()}
-    assert told(key, low=0.4, high=0.6).test(results) == (True, "0.5")
-    assert not told(key, low=0.6, high=0.7).test(results)[0]
-    assert not told(key, low=0.1, high=0.4).test(results)[0]
+    assert spends(key, low=0.4, high=0.6).test(results) == (True, "0.5")
+    assert not spends(key, low=0.6, high=0.7).test(results)[0]
+    assert not spends(key, low=0.1, high=0.4).test(results)[0]

@@ -79,6 +79,7 @@ enter(
             rows(AWARE, *SPACES),
         ),
         falling(rows(AWARE, "d=5"), quick=True),
+        falling(rows(EVERY_WAY, "d=5"), quick=True),
         all_of(
             "with five dimensions ten questions lose at most four fifths of what two lose",
             [
@@ -88,7 +89,6 @@ enter(
             quick=True,
         ),
         at(AWARE[0], "d=5").below(at(PRINTED[0], "d=5"), times=0.5, quick=True),
-        at(AWARE[0], "d=5").below_uniform(times=0.3, quick=True),
     ),
     panels=("epsilon",),
     axis="dimension",
@@ -144,7 +144,6 @@ enter(
         at(TWO, REACTS).below(at(TWO, STILL), times=1.2, errors=1.0, quick=True),
         at(TWO, REACTS).below(at(SMOOTH, REACTS), times=0.6, quick=True),
         at(SMOOTH, REACTS).below(at(SMOOTH, STILL), times=2, quick=True),
-        at(SMOOTH, REACTS).below_uniform(times=0.4, quick=True),
     ),
     panels=("rounds",),
 )

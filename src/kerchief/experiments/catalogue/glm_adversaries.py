@@ -74,7 +74,6 @@ enter(
             ],
         ),
         at(HIGH, SEEING).below_uniform(times=0.22, quick=True),
-        at(HIGH, BLIND).below_uniform(times=0.12, quick=True),
         at(HIGH, SEEING).below(at(FITS[1], SEEING), quick=True),
         at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.7, quick=True),
         at(HIGH, BLIND).below(at(HIGH, SEEING), times=0.4, quick=True),

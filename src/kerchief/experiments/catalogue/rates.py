@@ -58,13 +58,17 @@ _enter(
             [no_steeper(rows([SUMS], *WORLDS), 0.52), no_steeper(rows([DESCENT], *WORLDS), 0.47)],
         ),
         no_steeper(rows([CLEAR], *WORLDS), 0.27),
-        at(CLEAR, LAST).below(at(GREEDY, LAST), times=0.7),
-        at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
+        all_of(
+            "without noise 0.7 of what short reports lose, and they 0.8 of what sums do",
+            [
+                at(CLEAR, LAST).below(at(GREEDY, LAST), times=0.7),
+                at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
+            ],
+        ),
         at(GREEDY, SECOND).at_most(120, quick=True),
         no_steeper(rows([GREEDY], *SHORT), 0.6, quick=True),
         at(GREEDY, SECOND).below(at(SUMS, SECOND), errors=2.0, quick=True),
-        at(SUMS, SECOND).below_uniform(times=0.12, quick=True),
-        at(GREEDY, FIRST).below_uniform(times=0.25, quick=True),
+        at(SUMS, SECOND).below(at(GREEDY, SECOND), times=4, quick=True),
     ),
 )
 _enter(
@@ -82,14 +86,15 @@ _enter(
     quick=Size(horizon=1000, replicates=32, settings=SHORT, players=(FREE, LINUCB)),
     claims=(
         # Arms that vary explore by themselves: far below the proved exponent, and above no noise's.
-        no_steeper(rows([LINUCB], *WORLDS), 0.35),
-        no_steeper(rows([FREE], *WORLDS), 0.2),
+        all_of(
+            "regret grows by an exponent of at most 0.35, and 0.2 without noise, within 0.07",
+            [no_steeper(rows([LINUCB], *WORLDS), 0.35), no_steeper(rows([FREE], *WORLDS), 0.2)],
+        ),
         at(FREE, LAST).below(at(LINUCB, LAST), times=0.4),
         at(LINUCB, LAST).at_most(200),
         no_steeper(rows([LINUCB], *SHORT), 0.5, quick=True),
         at(FREE, SECOND).below(at(LINUCB, SECOND), times=0.65, quick=True),
-        at(LINUCB, SECOND).below_uniform(times=0.02, quick=True),
-        at(LINUCB, FIRST).below_uniform(times=0.12, quick=True),
+        at(LINUCB, SECOND).below(at(FREE, SECOND), times=8, quick=True),
     ),
 )
 
@@ -112,7 +117,7 @@ _enter(
         at(TSALLIS, "T=200000").below(at(TSALLIS, "T=20000"), times=2.2),
         at(TSALLIS, "T=200000").at_most(330),
         at(TSALLIS, "T=20000").below(at(TSALLIS, "T=2000"), times=2.2, quick=True),
-        at(TSALLIS, "T=2000").below_uniform(times=0.4, quick=True),
+        at(TSALLIS, "T=20000").below(at(player("greedy"), "T=20000"), times=0.5, quick=True),
     ),
 )
 
@@ -128,6 +133,7 @@ SMOOTH, STRONG, TWO_STRONG, CURVED, SEARCH = (
         "line-search",
     )
 )
+CURVED_PARENT, SEARCH_PARENT = player("one-point-curved"), player("line-search")
 
 _enter(
     name="convex-rates",
@@ -144,13 +150,15 @@ _enter(
     claims=(
         slope(rows([ONE], *WORLDS), 0.75),
         slope(rows([TWO], *WORLDS), 0.5),
+        no_steeper(rows([ONE], *WORLDS), 0.75).from_paper("Table 1", "holds"),
+        no_steeper(rows([TWO], *WORLDS), 0.5).from_paper("Table 1", "holds"),
         all_of(
             "both keep these bounds",
             [at(ONE, LAST).at_most(7200), at(TWO, LAST).at_most(650)],
         ),
         no_steeper(rows([TWO], *SHORT), 0.6, quick=True),
         at(TWO, SECOND).below(at(ONE, SECOND), times=0.4, quick=True),
-        at(TWO, FIRST).below_uniform(times=0.12, quick=True),
+        at(TWO, FIRST).below(at(ONE, FIRST), times=0.7, quick=True),
     ),
 )
 _enter(
@@ -167,8 +175,13 @@ _enter(
     full=Size(horizon=1000, replicates=100),
     quick=Size(horizon=1000, replicates=48, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
     claims=(
-        slope(rows([SMOOTH], *WORLDS), 2 / 3),
-        slope(rows([STRONG], *WORLDS), 0.5),
+        all_of(
+            "with one question regret grows as rounds^(2/3) for smooth losses, and as rounds^0.5 "
+            "for strongly convex ones too, within 0.07",
+            [slope(rows([SMOOTH], *WORLDS), 2 / 3), slope(rows([STRONG], *WORLDS), 0.5)],
+        ),
+        no_steeper(rows([SMOOTH], *WORLDS), 2 / 3).from_paper("Table 1", "holds"),
+        no_steeper(rows([STRONG], *WORLDS), 0.5).from_paper("Table 1", "holds"),
         # log T has no slope.
         at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=2.0),
         all_of(
@@ -182,7 +195,6 @@ _enter(
         falling(rows((SMOOTH, STRONG, TWO_STRONG), SECOND), quick=True),
         no_steeper(rows([SMOOTH], *SHORT), 0.7, quick=True),
         no_steeper(rows([STRONG], *SHORT), 0.6, quick=True),
-        at(TWO_STRONG, FIRST).below_uniform(times=0.12, quick=True),
     ),
 )
 _enter(
@@ -196,14 +208,18 @@ _enter(
     settings=by_rounds(ROUNDS, Kinked.of, domain=Ball(dim=2)),
     players=(CURVED, ONE),
     full=Size(horizon=1000, replicates=100),
-    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(CURVED, ONE)),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(CURVED_PARENT, CURVED, ONE)),
     claims=(
-        slope(rows([CURVED], *WORLDS), 2 / 3),
-        slope(rows([player("one-point-curved")], *WORLDS), 2 / 3),
+        all_of(
+            "regret grows as rounds^(2/3) with noise and without, within 0.07",
+            [slope(rows([curved], *WORLDS), 2 / 3) for curved in (CURVED, CURVED_PARENT)],
+        ),
+        no_steeper(rows([CURVED], *WORLDS), 2 / 3).from_paper(
+            "Table 1", "holds", figures="0.676 ± 0.004, 100 runs"
+        ),
         at(CURVED, LAST).below(at(ONE, LAST), times=0.95),
         no_steeper(rows([CURVED], *SHORT), 0.7, quick=True),
-        at(CURVED, SECOND).below_uniform(times=0.15, quick=True),
-        at(CURVED, FIRST).below_uniform(times=0.3, quick=True),
+        at(CURVED, SECOND).below(at(CURVED_PARENT, SECOND), times=1.3, quick=True),
     ),
 )
 _enter(
@@ -217,13 +233,20 @@ _enter(
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=1)),
     players=(SEARCH, ONE),
     full=Size(horizon=1000, replicates=100),
-    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(SEARCH, ONE)),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(SEARCH_PARENT, SEARCH, ONE)),
     claims=(
-        slope(rows([SEARCH], *WORLDS), 0.6),
-        slope(rows([ONE], *WORLDS), 0.75),
+        all_of(
+            "the interval's regret grows as rounds^0.6, that of descent as rounds^0.75, within "
+            "0.07",
+            [slope(rows([SEARCH], *WORLDS), 0.6), slope(rows([ONE], *WORLDS), 0.75)],
+        ),
+        no_steeper(rows([SEARCH], *WORLDS), 0.5).from_paper(
+            "Corollary 4, without its logarithms",
+            "does not hold here",
+            figures="0.62 ± 0.01, 100 runs",
+        ),
         at(SEARCH, LAST).below(at(ONE, LAST), times=0.75),
         no_steeper(rows([SEARCH], *SHORT), 0.68, quick=True),
-        at(SEARCH, SECOND).below_uniform(times=0.15, quick=True),
-        at(SEARCH, FIRST).below_uniform(times=0.3, quick=True),
+        at(SEARCH, SECOND).below(at(SEARCH_PARENT, SECOND), times=1.25, quick=True),
     ),
 )

@@ -73,7 +73,7 @@ def _by_day(case: Case, law: Law[Case]) -> bool:
 
 # Known to fail, each with the reason; one that holds after all is a failure.
 EXCUSED = {
-    "glm@paper under joint": {
+    "glm@author-code under joint": {
         "beats uniform play": "with its own constants for a promise it explores for 400 rounds"
     },
     "dpe@paper under local with gaussian": {

@@ -333,7 +333,6 @@ def test_the_published_versions() -> None:
     private: Any = POLICIES["glm-batched@paper"].build(FACTS, "tuned")
     assert private.loss.minimizer == GradientDescent(steps=50, radius=2.0, clip=1.0)
     assert private.doubt == 1.0
-    assert not POLICIES["glm-batched@paper"].deployable
     parent: Any = POLICIES["b-glincb"].build(FACTS, "theory")
     state = begun(parent)
     width = 30 * 2 * math.sqrt(2 * math.log(1000))

@@ -217,7 +217,7 @@ def test_printed_constants() -> None:
     assert float(model.width) == pytest.approx(width, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["glm-local@paper", "glm@paper"])
+@pytest.mark.parametrize("name", ["glm-local@paper", "glm@author-code"])
 def test_a_pure_promise_keeps_every_delta(name: str) -> None:
     """The printed constants divide by delta; with none they are those without a promise."""
     made, plain = (

@@ -137,6 +137,26 @@ def test_criterion_one_plays_the_widest_arm_and_says_so_to_the_right_block() -> 
     assert np.asarray(record["warm"].features).tolist() == [0.0, 0.0]
 
 
+def test_disjoint_fits_leave_explorers_out() -> None:
+    """As Lemma J.7 has it; a row without features has no gradient and no curvature."""
+    x = jnp.array([[0.9, 0.0], [0.0, 0.3]], jnp.float32)
+    arms = Arms(features=x, allowed=jnp.ones(2, bool))
+    others, explorers = np.diag([2.0, 3.0]), np.diag([5.0, 7.0])
+    for disjoint in (False, True):
+        policy = bandit(explore=True, threshold=0.5, ridge=1.0, disjoint=disjoint)
+        exploring = publish(policy, begun(policy))
+        kept = policy.record(exploring, arms, jnp.int32(0), jnp.float32(1.0))["fit"].features
+        assert np.asarray(kept) == pytest.approx([0.0, 0.0] if disjoint else [0.9, 0.0])
+        state = shown(policy, begun(policy), others, explorers)
+        played = policy.record(publish(policy, state), arms, jnp.int32(1), jnp.float32(1.0))
+        assert np.asarray(played["fit"].features) == pytest.approx([0.0, 0.3])
+        start = policy.request(state, "fit")
+        assert start is not None
+        fitted_to = others if disjoint else others + explorers
+        curvature = policy.steepest * fitted_to + np.eye(2)
+        np.testing.assert_allclose(start.metric, curvature, rtol=1e-6)
+
+
 def test_the_warm_estimate_rules_out_arms() -> None:
     policy = bandit(explore=True, threshold=0.5, warm_width=1.0, width=1e3)
     state = shown(policy, begun(policy), np.zeros((2, 2)), 1e4 * np.eye(2))

@@ -22,11 +22,11 @@ from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import Shortlist
-from kerchief.policies import POLICIES, Mode, PolicyEntry, Terms
+from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
-from kerchief.roles.arrange import Arranged
+from kerchief.roles.arrange import Arranged, terms_of
 from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
@@ -62,8 +62,7 @@ def without_noise_it_is_its_parent(case: Case) -> None:
 
 def _built(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
     """The bandit, with what it may know of silent noise."""
-    guarantee = case.promise()
-    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta, trust=guarantee.trust)
+    terms = terms_of(case.promise())
     for privatizer in privatizers.values() if case.feedback == "reports" else ():
         terms = dataclasses.replace(terms, channel=channel_of(privatizer))
     given = case.trust != Trust.NONE or case.feedback == "reports"

@@ -63,7 +63,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
     "--continual",
     "Noise on running totals, for rows of joint trust.",
     metavar=words(CONTINUALS),
-    own="best",
+    own="best; tree for glm@paper, glm@author-code",
 )
 @options.of_policy(
     "--shuffling",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -25,12 +26,16 @@ Factory: TypeAlias = Callable[..., AnyPolicy]
 class Terms:
     """What a bandit may know of its protection before the first user; all of it public.
 
-    The channel says what single reports will be like, for a bandit that hears them.
+    Attributes:
+        noise_multiplier: that of one Gaussian release which costs the whole promise; infinite
+            where the promise has no such release.
+        channel: what single reports will be like, for a bandit that hears them.
     """
 
     epsilon: float
     delta: float
     trust: str
+    noise_multiplier: float = math.inf
     channel: Channel | None = None
 
 
@@ -51,7 +56,7 @@ class PolicyEntry:
             be long enough for the noise, or steps short enough. All else reads the noise off the
             releases.
         noises: for a trust, the word of its noise where it is not the best that there is.
-        deployable: whether people's data may be given to it; a paper's own version is for study.
+        deployable: whether people's data may be given to it; names in `STUDIES` are for study.
         arguments: numbers that a user may choose and on which the others rest, so that it is built
             with them.
     """
@@ -110,6 +115,12 @@ class PolicyEntry:
         return tuple(trust for trust in self.trusts if trust in _ANSWERED[kind])
 
 
+STUDIES = {
+    "paper": "what a paper prints, with the paper's own kind of noise, enough for the promise",
+    "author-code": "the constants and steps of an author's public code, with noise that is enough",
+}
+"""What may follow the @ of a name. Such a bandit is for study: no deployment has it, nor `best`."""
+
 POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
 """Every bandit by its name."""
 
@@ -148,15 +159,20 @@ def register(
 ) -> None:
     """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
 
+    A name with an @ is for study, and what follows it is a word of `STUDIES`.
+
     It is built by `make(problem, mode=...)`; by `promised(problem, mode=..., epsilon=...,
-    delta=...)`, and with `trust=...` if it has such an argument, without these where nothing is
-    promised; or by `heard(problem, mode=..., channel=...)` for what single reports will be like.
-    Without any of them the class's own `of` makes it, and is told the channel where it hears
-    reports.
+    delta=...)`, and with `trust=...` and `noise_multiplier=...` if it has such arguments, without
+    these where nothing is promised; or by `heard(problem, mode=..., channel=...)` for what single
+    reports will be like. Without any of them the class's own `of` makes it, and is told the channel
+    where it hears reports.
 
     By default it takes the kind of problem that goes with its feedback, and runs under every trust
     under which such problems are answered.
     """
+    _, at, study = name.partition("@")
+    if at:
+        one_of("the word after @", study, tuple(STUDIES))
     kinds = kind if isinstance(kind, tuple) else (kind,)
     first: Any = kinds[0]
     if heard is None and make is None and first.feedback == "reports":
@@ -178,7 +194,7 @@ def register(
         home=home,
         promised=built if promised or heard else None,
         noises=noises or {},
-        deployable=deployable,
+        deployable=deployable and not at,
         arguments=arguments,
     )
     POLICIES.add(name, entry)
@@ -206,7 +222,8 @@ def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
 
     Without the channel of any terms, reports are the losses themselves.
     """
-    asks_trust = "trust" in inspect.signature(factory).parameters
+    known = inspect.signature(factory).parameters
+    further = [name for name in ("trust", "noise_multiplier") if name in known]
 
     def make(
         problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
@@ -217,7 +234,7 @@ def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
             told = {"channel": (terms and terms.channel) or clear}
         elif promised and terms is not None:
             told = {"epsilon": terms.epsilon, "delta": terms.delta}
-            told |= {"trust": terms.trust} if asks_trust else {}
+            told |= {name: getattr(terms, name) for name in further}
         return factory(problem, mode=mode, **told, **chosen)
 
     return make

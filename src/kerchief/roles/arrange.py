@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,8 @@ from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import between
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, named
-from kerchief.privacy.guarantee import Trust
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, protect
@@ -87,7 +89,7 @@ def arrange(
     guarantee = protection.guarantee
     if protection.mechanism is None:
         protection = dataclasses.replace(protection, mechanism=own_word(entry, guarantee.trust))
-    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta, trust=guarantee.trust)
+    terms = terms_of(guarantee)
     private = guarantee.trust is not Trust.NONE
     policy = _built(entry, problem, mode, terms if private else None, numbers or {})
     proved = mode == "theory" and needs_normal(entry, guarantee.trust) and guarantee.delta > 0
@@ -99,6 +101,18 @@ def arrange(
             heard = dataclasses.replace(terms, channel=channel_of(privatizer))
             policy = _built(entry, problem, mode, heard, numbers or {})
     return Arranged(policy=policy, privatizers=privatizers)
+
+
+def terms_of(guarantee: Guarantee) -> Terms:
+    """What a bandit may know of a promise."""
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    normal = math.isfinite(epsilon) and delta > 0
+    return Terms(
+        epsilon=epsilon,
+        delta=delta,
+        trust=guarantee.trust,
+        noise_multiplier=gaussian_noise_multiplier(epsilon, delta) if normal else math.inf,
+    )
 
 
 def needs_normal(entry: PolicyEntry, trust: Trust) -> bool:

@@ -12,5 +12,6 @@ from kerchief.policies.glm import local_descent as local_descent
 from kerchief.policies.glm import local_paper as local_paper
 from kerchief.policies.glm import online as online
 from kerchief.policies.glm import rare_switching as rare_switching
+from kerchief.policies.glm import rare_switching_author_code as rare_switching_author_code
 from kerchief.policies.glm import rare_switching_paper as rare_switching_paper
 from kerchief.policies.glm import ucb as ucb

@@ -78,5 +78,4 @@ register(
     source="Sarmasarkar 2026, Algorithms 1 and 7",
     trusts=("none", "shuffle"),
     home="probit",
-    deployable=False,
 )

@@ -206,5 +206,4 @@ register(
     home="logistic",
     promised=_promised,
     noises={"local": "gaussian"},
-    deployable=False,
 )

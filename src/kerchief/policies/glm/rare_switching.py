@@ -93,7 +93,7 @@ class RarelySwitching(Policy):
 
     Attributes:
         curvature: the matrices it asks for: of everyone, or of the others and of explorers.
-        loss: what is fitted to all users.
+        loss: what is fitted to all users, or with `disjoint` to those who do not explore.
         warm: what is fitted to explorers; None without Criterion I.
         steepest: bound on μ', by which weights are scaled into [0, 1].
         shrink: the matrix counts each user as μ' x xᵀ, at the estimate at hand, times this.
@@ -110,6 +110,7 @@ class RarelySwitching(Policy):
             estimate.
         growth: whether some direction must have grown by the factor, or the volume.
         weighing: whether a user counts in the matrix by μ' at the estimate at hand, or as 1.
+        disjoint: whether the fit that is played leaves explorers out, as Algorithm 2 prints it.
     """
 
     curvature: Gram = static()
@@ -130,6 +131,7 @@ class RarelySwitching(Policy):
     warm_width: float | Array
     growth: Growth = static()
     weighing: Weighing = static()
+    disjoint: bool = static()
 
     @classmethod
     def of(
@@ -158,6 +160,7 @@ class RarelySwitching(Policy):
             steepest=link.steepest(problem.radius * problem.norm),
             growth=growth,
             weighing="slope",
+            disjoint=False,
             **constants,
         )
 
@@ -191,9 +194,10 @@ class RarelySwitching(Policy):
         """Begin at the last estimate, in the metric of the released matrix."""
         if name == "curvature":
             return None
-        # The curvature of those who are fitted to: everyone, or explorers alone.
+        # The curvature of those who are fitted to: explorers, the others, or everyone.
         sums = self.curvature.split(state.total)
-        seen = self.steepest * (sums.sum(0) if name == "fit" else sums[1])
+        others = sums[0] if self.disjoint else sums.sum(0)
+        seen = self.steepest * (others if name == "fit" else sums[1])
         return Start(
             point=self._anchor(state, name).estimate,
             metric=self._positive(state, name, seen),
@@ -247,18 +251,21 @@ class RarelySwitching(Policy):
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, its weight in the matrix, and its reward."""
         x = arms.features[action]
-        played = Example(features=x, reward=reward)
         slope = link_named(self.loss.link).slope
         if model.warm is None:
             score = x @ model.fit.estimate if self.weighing == "slope" else jnp.float32(0)
             weight = slope(score) / self.steepest
-            return {"curvature": Example(features=x, reward=reward, weight=weight), "fit": played}
+            return {
+                "curvature": Example(features=x, reward=reward, weight=weight),
+                "fit": Example(features=x, reward=reward),
+            }
         explores = self.explores(model, arms)
         weight = slope(x @ model.warm.estimate) / self.steepest
         weights = jnp.where(explores, jnp.array([0.0, 1.0]), jnp.stack([weight, 0 * weight]))
         return {
             "curvature": Example(features=x, reward=reward, weight=weights),
-            "fit": played,
+            # Features of zero have a gradient of zero.
+            "fit": Example(features=jnp.where(explores & self.disjoint, 0, x), reward=reward),
             "warm": Example(features=jnp.where(explores, x, 0), reward=reward),
         }
 

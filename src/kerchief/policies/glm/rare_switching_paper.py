@@ -1,4 +1,4 @@
-"""Rarely switching bandits as they are published: the parent, and the paper's own, for study.
+"""Rarely switching bandits as they are printed: the parent, and the paper's own, for study.
 
 `rs-glincb` is RS-GLinCB (Sawarni et al. 2024, "Generalized linear bandits with limited adaptivity",
 NeurIPS), with its Criterion I and without privacy. In theory mode the constants are those of the
@@ -15,103 +15,58 @@ differ:
 * the other estimate is fitted to explorers too, and is put into the ball of the parameter rather
   than into the explorers' confidence set.
 
-`glm@paper` is what Sarmasarkar 2026 reports Table 2 for, an experimental rule that differs from
-Algorithm 2: a ridge of hundreds that is set from epsilon and delta, arms scored by half of the
-estimate plus a width of theory size, a growth factor of 1 + 5/(8√d) + 0.05, and fits by averaged
-noisy gradient descent with steps 10/√i on the mean gradient. The ridge makes Criterion I impossible
-there: it never fired, so the warm estimate is zero, and so is its part here. One number was fitted
-to the table and is not in the paper: the weight ½ of the matrix. Not taken over is the noise: the
-paper's fits get half of what replacing a user needs and its matrix a √2 too little, which hardly
-matters for the regret. The leak of Algorithm 2 cannot be written in these contracts.
+`glm@paper` is Algorithm 2 of Sarmasarkar 2026 with both criteria: V and H from one binary tree with
+normal noise, explorers counted by 1 and the others by μ'(⟨x, θ̂_o⟩)/e, fits by the noisy projected
+descent of Lemma U.4 with gradients clipped at their full length, to explorers and to the others
+apart, and a new fit when the matrix has doubled in some direction. Where it differs:
+
+* the explorers' fit waits until the released V has doubled, too. Printed is a refit in the very
+  round in which a user explores, which tells that this user explored (`rare_switching.md`);
+* a fit takes 50 steps, whose length follows from the public number of users. Lemma U.4 asks for
+  about n²ρ/d steps, and for the number of explorers, which is private;
+* both fits are kept within the ball of the parameter. Printed is the explorers' confidence set for
+  the fit that is played;
+* one accountant composes the tree and all fits to exactly the promise, for replacement and without
+  a good event. Printed are three thirds, one of them for who explored;
+* λ, β, γ and the threshold of Criterion I are the tuned or the theory mode of `glm-rare-explore`,
+  with the noise that there is. Printed are forms with constants that are not (Equations 17 to 19).
+
+Table 2 and Figure 1 of that paper come from its author's code, whose rule is another one:
+`glm@author-code`, in `rare_switching_author_code.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from functools import partial
 
-import jax.numpy as jnp
-from jax import Array
-
-from kerchief.core.contracts import Gradient, Start
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
-from kerchief.core.minimizers import PreconditionedSteps, repeat
+from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.problems import Problem
 from kerchief.core.validate import or_default
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.registry import Mode, register
 
 _FAILURE = 0.02
+_STEPS = 50
 _RIDGE, _FACTOR, _WARM_FACTOR = 0.5, 1.5, 1.1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LongSteps:
-    """Gradient descent on the mean loss with steps 10/√i, in no ball; the first are skipped."""
-
-    steps: int = 50
-    skipped: int = 10
-
-    def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
-        """Take the steps and average the later iterates."""
-
-        def step(i: Array | int, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-            point, total = sums
-            slope = gradient(point, i) / users + 1e-5 * point
-            point = point - 10 / jnp.sqrt(i + 1.0) * slope
-            return point, total + jnp.where(i >= self.skipped, point, 0)
-
-        _, total = repeat(self.steps, step, (start.point, 0 * start.point))
-        return total / (self.steps - self.skipped)
-
-
-def ridge_of_the_paper(
-    *, epsilon: float, delta: float, horizon: int, dim: int, steepest: float
-) -> float:
-    """The λ of Table 2: 2 ln(4/δ) ln²(4T/ζ) L/ε + ¾ d ln(4T/ζ), with ζ = 0.02.
-
-    >>> round(ridge_of_the_paper(epsilon=4.0, delta=0.02, horizon=5000, dim=3, steepest=0.39894), 1)
-    232.8
-    """
-    log = math.log(4 * horizon / _FAILURE)
-    return 2 * math.log(4 / delta) * log**2 * steepest / epsilon + 0.75 * dim * log
-
-
-def _promised(
-    problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
-) -> RarelySwitching:
-    """The rule for a promise, which sets the ridge and the cap on fits.
-
-    A promise whose delta is 0 keeps every delta: the rule is then that of the default.
-    """
-    delta = delta or _FAILURE
-    link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
-    largest_score = problem.radius * problem.norm
-    link.kappa(largest_score)
-    steepest = link.steepest(largest_score)
-    rule = partial(ridge_of_the_paper, delta=delta, horizon=horizon, dim=dim, steepest=steepest)
-    ridge = rule(epsilon=epsilon)
-    slack = 0.75 * (ridge - rule(epsilon=math.inf))
-    growth = (ridge + slack + horizon * steepest**2 / dim) / (ridge - slack)
-    fits = max(1, math.floor(3 * math.log2(growth)))
+def _printed(problem: Problem, *, mode: Mode) -> RarelySwitching:
+    """Algorithm 2 with Lemma U.4; gradients are clipped at the longest, as printed."""
+    longest = problem.norm * (problem.high - problem.low)
+    descent = GradientDescent(steps=_STEPS, radius=problem.radius, clip=longest)
+    policy = RarelySwitching.of(problem, mode=mode, explore=True)
+    assert policy.warm is not None
     return dataclasses.replace(
-        RarelySwitching.of(problem),
-        loss=GLMLoss.of(problem, link=problem.link, clip=0.2, fits=fits, minimizer=LongSteps()),
-        radius=1e9,
-        # Inferred: Algorithm 2 has 1/e here and its parent's code 1; a half gives the table.
-        shrink=0.5,
-        ridge=ridge,
-        # Half of the estimate plus a width is the estimate plus twice the width.
-        width=2 * 4 * math.sqrt(dim * math.log(horizon / _FAILURE)),
-        factor=1 + 5 / (8 * math.sqrt(dim)) + 0.05,
-        threshold=math.inf,
-        warm_width=0.0,
-        weighing="flat",
-        damping=0.0,
-        caution=0.0,
-        allowance=0.0,
+        policy,
+        loss=dataclasses.replace(policy.loss, clip=longest, minimizer=descent),
+        warm=dataclasses.replace(policy.warm, clip=longest, minimizer=descent),
+        shrink=math.exp(-1.0),
+        factor=2.0,
+        warm_factor=2.0,
+        disjoint=True,
     )
 
 
@@ -177,10 +132,10 @@ register(
 register(
     "glm@paper",
     RarelySwitching,
-    summary="the experimental rule behind the paper's Table 2, with noise that is enough",
-    source="Sarmasarkar 2026, Section 8",
+    _printed,
+    summary="Algorithm 2 with both criteria, a binary tree and noisy projected descent",
+    source="Sarmasarkar 2026, Algorithm 2 and Lemma U.4",
     trusts=("none", "joint"),
     home="probit",
-    promised=_promised,
-    deployable=False,
+    noises={"joint": "tree"},
 )

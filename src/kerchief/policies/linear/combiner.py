@@ -319,5 +319,4 @@ register(
     home=None,
     promised=PrintedCombiner.promised,
     noises={"local": "gaussian"},
-    deployable=False,
 )

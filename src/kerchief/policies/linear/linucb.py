@@ -128,5 +128,4 @@ register(
     trusts=("none", "local"),
     home=None,
     noises={"local": "gaussian"},
-    deployable=False,
 )

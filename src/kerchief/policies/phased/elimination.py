@@ -382,7 +382,7 @@ _register(
     summary="phased elimination with equally many clients in every phase",
     source="Li, Zhou, Ji 2022, section 7",
 )
-_printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"}, deployable=False)
+_printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"})
 _printed(
     "dpe@paper",
     make=partial(Elimination.of, rule="paper"),

@@ -210,6 +210,24 @@ def test_the_printed_constants() -> None:
     assert online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1, least=0.1).ridge == 500**-0.25
 
 
+def test_printed_sums_have_what_the_perturbation_adds_on_average() -> None:
+    """Lemma 3.3: Ṽ and ũ are of x + ζ + η; on average ζ adds Δ² I and Δ² θ_t for each user."""
+    plain = online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1)
+    perturbed = dataclasses.replace(plain, ridge=0.5)
+    release = Release(total=jnp.array([0.6, 0.8, 0.3]), count=jnp.int32(1), noise=jnp.float64(0.1))
+
+    @jax.jit
+    def sums(policy: OnlineLinUCB) -> tuple[jax.Array, jax.Array]:
+        state = policy.init({"pair": Outlook(noisy=True)})
+        begun = policy.learner.begin(jnp.array([0.2, -0.4]), policy.length)
+        after = policy.update(dataclasses.replace(state, learner=begun), "pair", release)
+        return after.gram, after.moment
+
+    (gram, moment), (wider, longer) = sums(plain), sums(perturbed)
+    np.testing.assert_allclose(wider - gram, 0.5 * np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(longer - moment, [0.1, -0.2], atol=1e-12)
+
+
 @pytest.mark.nightly
 def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
     """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
@@ -217,8 +235,10 @@ def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
     states = jax.tree.map(np.asarray, jax.jit(lambda: history(policy, 0.0, 3, 7))())
     seen = [jax.tree.map(lambda leaf, user=user: leaf[user], states) for user in range(7)]
     traces = [float(jnp.trace(state.gram)) for state in seen]
-    # Every report has length one.
-    np.testing.assert_allclose(traces, [0, 1, 0, 1, 2, 3, 0], atol=1e-12)
+    # Every report has length one, and ζ has the variance of the epoch's threshold, 2^(-m/4), twice.
+    second, third = 1 + 2 * 2**-0.25, 1 + 2 * 4**-0.25
+    sums = [0, second, 0, third, 2 * third, 3 * third, 0]
+    np.testing.assert_allclose(traces, sums, atol=1e-12)
     assert [float(state.learner.length) for state in seen] == [2, 2, 4, 4, 4, 4, 8]
     point = policy.learner.point(seen[2].learner)
     np.testing.assert_array_equal(np.asarray(point), np.zeros(2))

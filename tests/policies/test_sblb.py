@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Release
+from kerchief.core.contracts import Arms, Clock, Release
 from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
+from kerchief.core.random import Stream
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.sblb import SBLB, batch_length, corollary_keep, printed_keep
 from kerchief.privacy import Guarantee, Trust
@@ -262,6 +263,31 @@ def test_widths_are_as_printed(t: int, norm: float) -> None:
         found = [float(one) for one in policy._widths(jnp.int32(t), noise)]
         assert found == pytest.approx(printed(t, p), rel=1e-6)
     assert np.isfinite(policy._widths(jnp.int32(t), jnp.float64(0.0))).all()
+
+
+@double_precision
+def test_the_longest_arm_is_played_before_the_first_release() -> None:
+    policy = SBLB.of(facts(), switching=True)
+    model = policy.publish(policy.init({}))
+    x = jnp.array([[0.1, 0.2], [0.6, -0.7], [0.5, 0.0]])
+    arms = Arms(features=x, allowed=jnp.ones(3, bool))
+    clock = Clock(round=jnp.int32(0), since={})
+    assert int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0))) == 1
+
+
+@double_precision
+def test_the_matrix_adds_up_the_printed_steps_of_the_regularizer() -> None:
+    """Algorithm 1 begins at λ and adds 2(λ_j+1 - λ_j): with nothing heard, 2λ_j - λ is left."""
+    policy = SBLB.of(facts(), switching=False)
+    state = policy.init({})
+    assert state.matrix[0, 0] == policy.regularizer
+    for count in (371, 742):
+        noise = jnp.float64(9 * math.sqrt(count))
+        release = Release(total=jnp.zeros(5), count=jnp.int32(count), noise=noise)
+        state = policy.update(state, "moments", release)
+        ridge, _ = printed(count, 8 / 9)
+        left = (2 * ridge - math.sqrt(20_000)) * np.eye(2)
+        np.testing.assert_allclose(state.matrix, left, rtol=1e-6)
 
 
 @double_precision

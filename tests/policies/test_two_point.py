@@ -89,6 +89,16 @@ def test_the_papers_steps_know_no_noise() -> None:
     )
 
 
+@pytest.mark.parametrize(("dim", "half"), [(2, 0.7), (2, 5.0)])
+def test_the_papers_questions_lie_at_the_printed_distance(dim: int, half: float) -> None:
+    problem = Quadratic.of(domain=Box(dim=dim, half=half)).problem(100)
+    for printed in (TwoPoint.paper(problem), TwoPoint.strong_paper(problem)):
+        assert printed.radius == math.log(100) / 100
+    assert TwoPoint.of(problem, channel=CLEAR).radius == pytest.approx(half * math.log(100) / 100)
+    small = Quadratic.of(domain=Box(dim=dim, half=0.001)).problem(100)
+    assert TwoPoint.paper(small).radius == 0.001
+
+
 def test_games_without_a_domain_or_without_curvature_are_refused() -> None:
     arms = ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=3)
     with pytest.raises(InvalidValue, match="3 arms and no domain"):
@@ -121,7 +131,8 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     actions, directions, users = (np.asarray(part) for part in played)
 
-    radius = half * math.log(rounds) / rounds
+    # Printed is log T / T, whatever the set is.
+    radius = math.log(rounds) / rounds
     y = np.zeros(dim)
     for t, (u, user) in enumerate(zip(directions, users, strict=True), start=1):
         x1, x2 = y + radius * u, y - radius * u

@@ -79,15 +79,15 @@ class TwoPoint(OnDomain):
 
     @classmethod
     def paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
-        """The paper's steps for convex losses, whatever the noise: 1 / √T."""
+        """The paper's steps for convex losses, whatever the noise: 1 / √T; ρ = log T / T."""
         firmness = math.sqrt(problem.horizon)
-        return cls(problem=problem, radius=asked_around(problem), firmness=firmness, growth=0.0)
+        return cls(problem=problem, radius=printed_around(problem), firmness=firmness, growth=0.0)
 
     @classmethod
     def strong_paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for strongly convex losses, whatever the noise: 1 / (αt)."""
         curve = positive("convexity", problem.convexity)
-        return cls(problem=problem, radius=asked_around(problem), firmness=0.0, growth=curve)
+        return cls(problem=problem, radius=printed_around(problem), firmness=0.0, growth=curve)
 
     @property
     def queries(self) -> Mapping[str, Loss]:
@@ -122,6 +122,15 @@ def asked_around(problem: ContextFreeProblem) -> float:
     return domain_of(problem).inner * max(math.log(problem.horizon), 1.0) / problem.horizon
 
 
+def printed_around(problem: ContextFreeProblem) -> float:
+    """Log T / T whatever the set is, as Algorithm 2 has it, and no more than the inner radius.
+
+    Beyond that radius the printed algorithm has no set to stay in. Then both questions lie on
+    opposite sides of the center.
+    """
+    return min(max(math.log(problem.horizon), 1.0) / problem.horizon, domain_of(problem).inner)
+
+
 def _length(problem: ContextFreeProblem, channel: Channel) -> float:
     """Root mean square length of a gradient estimate, d v, from public facts.
 
@@ -149,7 +158,7 @@ _register(
     summary="strongly convex losses: the same with falling steps, log T",
 )
 # With the normal noise of the paper's line 5.
-_printed = partial(_register, noises={"local": "gaussian"}, deployable=False)
+_printed = partial(_register, noises={"local": "gaussian"})
 _printed(
     "two-point@paper",
     make=TwoPoint.paper,

@@ -6,8 +6,10 @@ Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded as in Theorem C.2. H
 Algorithm 9 begins it anew, with all its constants, after 1, 2, 4, ... users, and forgets the rest.
 
 Not taken over is the noise, which is too little for the pair (`privacy.printed` says how much), and
-the extra noise ζ on x where the least eigenvalue is taken for small: a ridge in the loss has the
-same mean gradient. That eigenvalue must be known; by default it is the greatest possible, 1/d.
+the extra noise ζ on x where the least eigenvalue is taken for small: a learner draws nothing. What
+ζ of variance Δ² adds on average is there: a ridge Δ² in the loss, which has the same mean gradient,
+Δ² I for each user in Ṽ, and Δ² θ_t in ũ. That eigenvalue must be known; by default it is the
+greatest possible, 1/d.
 """
 
 from __future__ import annotations
@@ -139,6 +141,16 @@ class PrintedLinUCB(OnlineLinUCB):
             **_printed(std=std, least=low, threshold=bar, radius=radius, horizon=horizon),
         )
 
+    def update(self, state: State, name: str, release: Release) -> State:
+        """Learn, and count in Ṽ and ũ what ζ adds to them on average."""
+        point = self.learner.point(state.learner)
+        after = OnlineLinUCB.update(self, state, name, release)
+        return dataclasses.replace(
+            after,
+            gram=after.gram + self.ridge * jnp.eye(self.query.dim),
+            moment=after.moment + self.ridge * point,
+        )
+
     def _curvature(self, variance: Array) -> Array:
         """What makes the learner's bound on gradients the printed one."""
         return jnp.asarray(self.steepest / self.radius)
@@ -223,7 +235,6 @@ _register = partial(
     trusts=("none", "local"),
     home=None,
     noises={"local": "gaussian"},
-    deployable=False,
     arguments=("least", "power"),
 )
 _register(

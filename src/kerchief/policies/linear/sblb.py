@@ -205,11 +205,18 @@ class SBLB(Batchwise, Coded):
         return {self.question: query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Held:
-        """Before any user: the regularizer alone."""
+        """Before any user: the regularizer alone, so that the longest arm is played.
+
+        The paper prints no first width. It is the part of (7) that has no round in it, S√(3λ): any
+        that is positive plays the same.
+        """
         dim = self.query.dim
         start = jnp.asarray(self.regularizer, jnp.float64)
         return Held(
-            matrix=start * jnp.eye(dim), vector=jnp.zeros(dim), width=jnp.float64(0), floor=start
+            matrix=start * jnp.eye(dim),
+            vector=jnp.zeros(dim),
+            width=self._bias(start),
+            floor=start,
         )
 
     def update(self, state: Held, name: str, release: Release) -> Held:
@@ -217,7 +224,8 @@ class SBLB(Batchwise, Coded):
         gram, moment = self.query.split(release.total)
         ridge, width = self._widths(release.count, release.noise)
         dim, norm = self.query.dim, self.query.norm
-        matrix = gram / (2 * norm**2) + 2 * ridge * jnp.eye(dim)
+        # Algorithm 1 begins at λ and adds 2(λ_j+1 - λ_j) in each batch.
+        matrix = gram / (2 * norm**2) + (2 * ridge - self.regularizer) * jnp.eye(dim)
         vector = moment / (2 * norm)
         grown = log_det(matrix) >= jnp.log1p(self.growth) + log_det(state.matrix)
         new = Held(matrix=matrix, vector=vector, width=width, floor=0.1 * ridge)
@@ -245,8 +253,12 @@ class SBLB(Batchwise, Coded):
         sampling = self.spread * jnp.sqrt(8 * log + dim * jnp.log(3 + count / ridge))
         shaken = 2 * jnp.sqrt(lie * (1 - lie / 2) * count * log)
         shaken += 8 / 3 * log + jnp.sqrt(8 * count * log)
-        bias = norm * self.radius * jnp.sqrt(3 * ridge)
-        return ridge, sampling + bias + dim / jnp.sqrt(ridge) * shaken
+        return ridge, sampling + self._bias(ridge) + dim / jnp.sqrt(ridge) * shaken
+
+    def _bias(self, ridge: Array) -> Array:
+        """S√(3λ) of (7), for features within 1."""
+        bias: Array = self.query.norm * self.radius * jnp.sqrt(3 * ridge)
+        return bias
 
 
 @struct
@@ -305,5 +317,4 @@ for _name, _algorithm, _switching, _when in (
         home=None,
         promised=partial(SBLB.of, switching=_switching),
         noises={"shuffle": "bit"},
-        deployable=False,
     )

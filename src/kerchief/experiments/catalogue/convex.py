@@ -162,8 +162,8 @@ enter(
     claimed="With the algorithm of Agarwal et al. as the black box the regret is √T/ε where losses "
     "are chance.",
     holds="On a line the interval loses less than descent at epsilon 1, and grows more slowly "
-    "(`line-rates`). Where losses drift slowly it cuts off what later is best, and loses "
-    "more than descent; two questions per user follow the drift.",
+    "(`line-rates`). Where losses drift slowly it cuts off what later is best, and at "
+    "epsilon 4 loses more than descent; two questions per user follow the drift.",
     settings=(
         Setting(name=LINE, make=partial(Absolute.of, domain=Ball(dim=1))),
         Setting(name=SLOW, make=partial(Drifting.of, domain=Ball(dim=1), period=20_000)),

@@ -26,8 +26,8 @@ enter(
     sizes="d, K, S and T of Section 8; contexts are `starved` (a direction is seen in one round of "
     "64) and `hostile` (of 16 sets the one in which the choice, coins and all, loses most)",
     claimed="regret of order √T for any contexts, without assumptions on their spectrum",
-    holds="no world here makes it linear. An adversary that foresees the choice costs four to five "
-    "times what redrawn arms cost; sums alone lose half of what fits lose, and sampling least at "
+    holds="no world here makes it linear. An adversary that foresees the choice costs sums about "
+    "four times what redrawn arms cost; they lose half of what fits lose, and sampling least at "
     "epsilon 1. Criterion I, which more than doubles regret on redrawn arms, costs nothing there "
     "at epsilon 4; widths of the theorem explore to the end",
     settings=by_contexts(
@@ -110,9 +110,9 @@ enter(
     claimed="the volume of a noisy matrix is not monotone, so switching by it has no bound on the "
     "number of switches; directional growth has one, and switches no more often",
     holds="with a ridge as large as the noise, directional growth switches less often (Remark P.5) "
-    "and neither loses less. Without one the opposite of Appendix P.1 is seen: noise alone makes "
-    "some direction grow, and the directional rule has spent its fits within some rounds, while "
-    "the volume rule waits for a positive matrix and loses a tenth",
+    "and neither loses less on redrawn arms. Without one the opposite of Appendix P.1 is seen: "
+    "noise alone makes some direction grow, and the directional rule has spent its fits within "
+    "some rounds, while the volume rule waits for a positive matrix and loses a tenth",
     settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
     players=(*WAYS, *BARE),
     full=Size(horizon=5000, replicates=100),

@@ -130,14 +130,14 @@ _figure(
         f"{PAPER_RULE}regret falls as epsilon grows, under central and shuffle trust",
         [falling(rows(players, WIDE.name)) for players in PAPER],
     ).from_paper(
-        "Figure 2(a)", "holds", figures="472 000 to 146 000 and 476 000 to 149 000, 20 runs"
+        "Figure 2(a)", "holds", figures="470 000 to 145 000 and 473 000 to 148 000, 400 runs"
     ),
     dpe(PAPER_LOCAL)
     .below_uniform(times=0.9)
     .from_paper(
         "Figure 2(a)",
         "does not hold here",
-        figures="671 000 ± 14 700 against 656 000 ± 11 300 by uniform play, 20 runs",
+        figures="659 000 ± 3600 against 663 000 ± 2600 by uniform play, 400 runs",
         sentence=f"{PAPER_RULE}local trust learns: it loses less than nine tenths of uniform play "
         "at epsilon 20",
     ),
@@ -148,17 +148,17 @@ _figure(
     ).from_paper(
         "Figure 2(a)",
         "holds",
-        figures="146 000 ± 3000 and 149 000 ± 3000 against 671 000 ± 14 700, 20 runs",
+        figures="145 000 ± 600 and 148 000 ± 600 against 659 000 ± 3600, 400 runs",
     ),
     alike(*(rows(players, WIDE.name) for players in PAPER), rule=PAPER_RULE).from_paper(
-        "Figure 2(a)", "holds", figures="at epsilon 10 210 000 ± 2200 and 211 000 ± 2200, 20 runs"
+        "Figure 2(a)", "holds", figures="at epsilon 10 210 000 ± 600 and 212 000 ± 600, 400 runs"
     ),
     dpe(PAPER_COINS)
     .below(dpe(PAPER_CENTRAL[2]), times=1.25)
     .from_paper(
         "Figure 2(a) with the coins of Algorithm 2",
         "does not hold here",
-        figures="671 000 ± 14 700 against 210 000 ± 2200, 20 runs",
+        figures="659 000 ± 3600 against 210 000 ± 600, 400 runs",
         sentence=f"{PAPER_RULE}shuffle trust costs at most a quarter more than central trust, at "
         "epsilon 10",
     ),
@@ -169,7 +169,7 @@ _figure(
     ).from_paper(
         "Figure 2(b) and Remark 5.6",
         "does not hold here",
-        figures="210 000 ± 2200 and 211 000 ± 2200 against 3630 ± 320, 20 runs",
+        figures="210 000 ± 600 and 212 000 ± 600 against 3450 ± 80, 400 runs",
     ),
     all_below(
         "our widths lose less than a fiftieth of what the paper's lose, under central and shuffle "
@@ -195,8 +195,8 @@ _figure(
     ),
     holds=(
         "All of it with exact widths and certified coins: at ε = 10 central and shuffle trust lose "
-        "some 560, local trust 3000, and 510 are lost without privacy. By the paper's widths, with "
-        "true noise, they lose 210 000 and local trust never learns, where 3600 are lost without "
+        "510, local trust 4000, and 470 are lost without privacy. By the paper's widths, with "
+        "true noise, they lose 210 000 and local trust never learns, where 3500 are lost without "
         "privacy: it is not free. With the "
         "paper's own coins shuffle trust never learns either, though they spend ε = 0.0007 of 10. "
         "Guarantees are not equal: from ε = 5 on our answers under local trust are pure, and all "
@@ -215,7 +215,7 @@ _figure(
     claimed="Nothing: the paper's figure has δ = 0.25, at which one user in four may be exposed.",
     holds=(
         "The order of the trusts, at a higher price: at ε = 1 central and shuffle trust lose some "
-        "2700, where δ = 0.25 costs 830. What the published coins spend of epsilon is below a "
+        "2650, where δ = 0.25 costs 730. What the published coins spend of epsilon is below a "
         "hundredth here too. Under local trust our answers are pure."
     ),
 )
@@ -258,8 +258,8 @@ enter(
     ),
     claimed="Without privacy, growing phases learn much faster at the same communication.",
     holds=(
-        "The same, private or not, over a million rounds: without privacy some 500 against 2100 to "
-        "3300, by seed. Over 100 000 rounds the two lose equally much: growing pays in the end."
+        "The same, private or not, over a million rounds: without privacy 470 ± 14 against "
+        "2200 ± 150. Over 100 000 rounds the two lose equally much: growing pays in the end."
     ),
     claims=(
         _same_cost(PAIRS, 0.4),
@@ -272,7 +272,7 @@ enter(
         .from_paper(
             "Figure 2(c)",
             "holds",
-            figures="3630 ± 320 against 34 700 ± 3300, 20 runs",
+            figures="3450 ± 80 against 30 400 ± 800, 400 runs",
             sentence=f"{PAPER_RULE}and without privacy, growing phases lose less than a fifth of "
             "what fixed ones lose",
         ),

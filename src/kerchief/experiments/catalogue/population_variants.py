@@ -56,16 +56,18 @@ enter(
         "both are T^(2/3) at a growth of 2/3."
     ),
     holds=(
-        "The same, private or not. By the paper's widths regret falls from 91 000 to 2100 while "
-        "12 000 to 260 000 numbers are sent; with exact widths from 9200 to 290 while 3300 to "
-        "34 000 are, since nobody is asked once one action is left."
+        "The same, private or not. By the paper's widths regret falls from 90 000 to 2000 while "
+        "12 000 to 256 000 numbers are sent; with exact widths from 9300 to 280 while 3300 to "
+        "31 000 are, since nobody is asked once one action is left."
     ),
     claims=(
         falling(PLAIN[::2]),
         falling(CURATED, quick=True),
-        falling(PRINTED).from_paper("Remark 5.2", "holds", figures="91 000 down to 2100, 100 runs"),
+        falling(PRINTED).from_paper(
+            "Remark 5.2", "holds", figures="90 100 ± 800 down to 2040 ± 60, 400 runs"
+        ),
         _rising(PRINTED).from_paper(
-            "Remark 5.2", "holds", figures="12 000 up to 260 000, 100 runs"
+            "Remark 5.2", "holds", figures="11 900 up to 256 000, 400 runs"
         ),
         _rising(CURATED[::2], quick=True),
         CURATED[-1].below(CURATED[1], times=0.03, quick=True),
@@ -113,8 +115,8 @@ enter(
     claimed="Infinitely many actions can be replaced by a cover of at most (3/ε₀)^d points.",
     holds=(
         "The best point of a cover lacks at most ε₀²/2 a round. Without privacy regret falls from "
-        "4400 to 350 from the coarsest cover to the finest, under central trust at ε = 1 from 5000 "
-        "to 1060; local noise costs 16 000 with the coarsest and with the finest."
+        "4100 to 350 from the coarsest cover to the finest, under central trust at ε = 1 from 4700 "
+        "to 990; local noise costs 16 000 with the coarsest and with the finest."
     ),
     claims=(
         falling(OPEN),
@@ -178,8 +180,8 @@ enter(
         "would give pure privacy (Table 2, Remarks C.8 and C.9)."
     ),
     holds=(
-        "From ε = 1 on central and shuffle trust lose at most a fifth more than without privacy, "
-        "and by the paper's widths at ε = 5 a quarter more. "
+        "From ε = 1 on central and shuffle trust lose at most a tenth more than without privacy, "
+        "and by the paper's widths at ε = 5 a fifth more. "
         "Laplace noise on the totals is pure and costs less than normal noise at δ = 1e-5, which "
         "is why it is the default for single numbers under central trust. The "
         "published coins spend 0.37 of ε = 5."
@@ -218,7 +220,7 @@ enter(
         ).from_paper(
             "Remark C.8",
             "holds",
-            figures="39 700 ± 560 and 39 500 ± 510 against 32 400 ± 560, 20 runs",
+            figures="39 600 ± 150 and 39 600 ± 150 against 32 800 ± 120, 400 runs",
         ),
         all_below(
             "our widths lose less than two fifths of what the paper's lose, private or not",

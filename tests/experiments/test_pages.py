@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.catalogue.page import page
 from kerchief.experiments.listing import LISTINGS
+from kerchief.mechanisms.registry import MECHANISMS
+from kerchief.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
 PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
@@ -33,15 +38,46 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+def resolve(name: str) -> object:
+    """The object of a dotted name, or the class of a registered environment or mechanism."""
+    if name in ENVIRONMENTS:
+        return type(ENVIRONMENTS[name].make())
+    if name in CONTEXTS:
+        return CONTEXTS[name]
+    if name in MECHANISMS:
+        return MECHANISMS[name].factor or MECHANISMS[name].kind
+    try:
+        return pkgutil.resolve_name(name if name.startswith("kerchief.") else f"kerchief.{name}")
+    except (ImportError, AttributeError, ValueError):
+        return None
+
+
 def known(name: str) -> bool:
     """A registered name, perhaps with its options behind it, or a name of the library in full."""
-    if name.split(" ")[0] in NAMES:
-        return True
-    try:
-        pkgutil.resolve_name(name if name.startswith("kerchief.") else f"kerchief.{name}")
-    except (ImportError, AttributeError, ValueError):
+    return name.split(" ")[0] in NAMES or resolve(name) is not None
+
+
+def defines(path: str, name: str) -> bool:
+    """Whether a file, or the Python file beside a note, registers or defines a name."""
+    file = (ROOT / path).with_suffix(".py")
+    if not file.exists():
         return False
-    return True
+    if name in POLICIES:
+        return f'"{name}"' in file.read_text("utf-8")
+    target = inspect.unwrap(resolve(name))  # type: ignore[arg-type]
+    return Path(inspect.getsourcefile(target) or "").resolve() == file  # type: ignore[arg-type]
+
+
+def played(name: str) -> set[str]:
+    """The policies of an entry, and the names of its environments and their contexts."""
+    entry = EXPERIMENTS[name]
+    worlds = [setting.environment for setting in entry.settings]
+    contexts = [type(getattr(world, "contexts", None)) for world in worlds]
+    return {
+        *(key.player.policy for key in entry.keys(entry.full)),
+        *(word for word in ENVIRONMENTS if resolve(word) in map(type, worlds)),
+        *(word for word in CONTEXTS if CONTEXTS[word] in contexts),
+    }
 
 
 def test_there_is_a_page_for_each_paper() -> None:
@@ -58,6 +94,29 @@ def test_every_target_of_a_table_is_there(paper: Path) -> None:
         assert all(name in EXPERIMENTS for name in quoted(row["experiment"])), row
         missing = not all(quoted(row[column]) for column in ("here", "file", "experiment"))
         assert not missing or len(row["remark"]) > 20, row
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)
+def test_experiments_of_a_row_play_its_policies_and_worlds(paper: Path) -> None:
+    for row in rows(paper):
+        names = {*POLICIES, *ENVIRONMENTS, *CONTEXTS}.intersection(quoted(row["here"]))
+        plays = {name: played(name) & names for name in quoted(row["experiment"])}
+        if plays and names:
+            assert all(plays.values()), (row["printed"], plays)
+            assert set().union(*plays.values()) == names, (row["printed"], plays)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)
+def test_files_of_a_row_define_one_of_its_names(paper: Path) -> None:
+    for row in rows(paper):
+        names, files = quoted(row["here"]), quoted(row["file"])
+        assert not names or any(defines(file, name) for file in files for name in names), row
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)
+def test_a_row_that_is_not_shown_yet_names_no_experiment(paper: Path) -> None:
+    for row in rows(paper):
+        assert "not shown yet" not in row["remark"].lower() or not quoted(row["experiment"]), row
 
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))

@@ -48,6 +48,40 @@ def test_policies_are_sorted(call: Call) -> None:
     assert len(names) == len(set(names))
 
 
+def test_source_lists_policies_of_one_paper(call: Call) -> None:
+    listing = call("list", "policies", "--source", "sarmasarkar2026", "--json").stdout
+    lines = json.loads(listing)["policies"]
+    assert all("sarmasarkar2026" in line["source"] for line in lines)
+    assert {"glm@paper", "glm@author-code", "glm-batched@paper", "glm-rare"} <= {
+        line["name"] for line in lines
+    }
+    shown = call("list", "policies", "--source", "sarmasarkar2026").stdout
+    assert "glm@paper" in shown
+    assert "sblb" not in shown
+
+
+def test_source_lists_experiments_of_one_paper(call: Call) -> None:
+    lines = json.loads(call("list", "experiments", "--source", "li2022", "--json").stdout)
+    names = [line["name"] for line in lines["experiments"]]
+    assert "dpe-privacy" in names
+    assert "table-two" not in names
+
+
+def test_policy_of_two_papers_is_listed_under_both(call: Call) -> None:
+    for key in ("zimmert2021", "zheng2020"):
+        lines = json.loads(call("list", "policies", "--source", key, "--json").stdout)["policies"]
+        assert "tsallis" in [line["name"] for line in lines]
+
+
+def test_every_citation_that_names_a_year_has_a_key(call: Call) -> None:
+    for kind in ("policies", "experiments"):
+        for line in json.loads(call("list", kind, "--json").stdout)[kind]:
+            years = re.findall(r"\b(?:19|20)\d\d\b", line["citation"])
+            keys = [key for key in line["source"] if not key.startswith("anonymous")]
+            assert len(keys) == len(set(keys)) == len(set(years)), line
+            assert [key[-4:] for key in keys] == list(dict.fromkeys(years)), line
+
+
 def test_proofs_have_their_notes_under_their_own_heading(call: Call) -> None:
     shown = call("list", "proofs").stdout
     assert shown.split()[:3] == ["name", "status", "note"]
@@ -167,6 +201,8 @@ def test_calibrate_as_json(call: Call) -> None:
         (("nothing",), "No such command 'nothing'"),
         (("list",), "Missing argument"),
         (("list", "polices"), "did you mean 'policies'"),
+        (("list", "policies", "--source", "sarmasarkar"), "did you mean 'sarmasarkar2026'"),
+        (("list", "trusts", "--source", "zheng2020"), "trusts have no papers"),
         (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
         (("calibrate", "--trust", "none"), "choose one of local, shuffle, joint, central"),
         (("calibrate", "--env", "population"), "bring no contexts; choose one of linear"),

@@ -14,6 +14,7 @@ from kerchief.experiments.declare import worlds_of
 from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, PolicyEntry
+from kerchief.policies.registry import paper_keys
 from kerchief.privatizers.registry import TRUSTS
 from kerchief.roles.arrange import numbers_of
 
@@ -43,7 +44,8 @@ def _policies() -> list[Line]:
             "summary": entry.summary,
             "worlds": list(worlds_of(name)),
             "parent": entry.parent,
-            "source": entry.source,
+            "source": paper_keys(entry.source),
+            "citation": entry.source,
             "numbers": _numbers(entry),
             "noises": dict(entry.noises),
         }
@@ -98,8 +100,15 @@ def _trusts() -> list[Line]:
 @_lists("experiments")
 def _experiments() -> list[Line]:
     """The catalogue, with what each entry shows."""
-    entries = EXPERIMENTS.items()
-    return [{"name": name, "summary": one.summary, "source": one.source} for name, one in entries]
+    return [
+        {
+            "name": name,
+            "summary": entry.summary,
+            "source": paper_keys(entry.source),
+            "citation": entry.source,
+        }
+        for name, entry in EXPERIMENTS.items()
+    ]
 
 
 @_lists("proofs")

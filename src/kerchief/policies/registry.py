@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -198,6 +199,25 @@ def register(
         arguments=arguments,
     )
     POLICIES.add(name, entry)
+
+
+_WORK = re.compile(r"([A-Z][\w-]*)(?:, [A-Z][\w-]*)*(?: and [A-Z][\w-]*)?(?: et al\.)? (\d{4})\b")
+# Works that name no author. The year is that of the latest work that they cite.
+_ANONYMOUS = {
+    "Improved rate for Locally Differentially Private Linear Bandits": "anonymous2023",
+    "TMLR submission on LDP linear bandits": "anonymous2023",
+}
+
+
+def paper_keys(source: str) -> list[str]:
+    """Return the first author and the year of each work that a source names, as short keys.
+
+    >>> paper_keys("Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12")
+    ['jamieson2014', 'zheng2020']
+    """
+    anonymous = [key for title, key in _ANONYMOUS.items() if title in source]
+    named = [author.casefold() + year for author, year in _WORK.findall(source)]
+    return list(dict.fromkeys([*anonymous, *named]))
 
 
 def named(name: str, problem: AnyProblem) -> str:

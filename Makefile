@@ -37,8 +37,9 @@ fuzz: $(READY)  ## a million hostile inputs to everything that strangers can rea
 proofs: $(READY)  ## write the page that says where every promise is proved
 	$(BIN)/python -c 'from kerchief.experiments.proofs import page; print(page(), end="")' > docs/proofs.md
 
-pages: proofs  ## the same, and the page of the catalogue
+pages: proofs  ## the same, the page of the catalogue, and that of algorithms by line
 	$(BIN)/python -c 'from kerchief.experiments.catalogue.page import page; print(page(), end="")' > docs/experiments.md
+	$(BIN)/python -c 'from pathlib import Path; from kerchief.experiments.algorithm_page import page; print(page(Path("docs/papers/algorithms.toml")), end="")' > docs/papers/algorithm_by_line.md
 
 index: $(READY)  ## write down what `kerchief --help` and `kerchief list` show
 	$(BIN)/python -m kerchief.cli.make_index

@@ -19,7 +19,9 @@ from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
-PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+PAPERS = sorted(
+    path for path in (ROOT / "docs" / "papers").glob("*.md") if path.stem != "algorithm_by_line"
+)
 HEAD = ("printed", "here", "file", "experiment", "remark")
 NAMES = {row["name"] for _, listing in LISTINGS.items() for row in listing()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def test_algorithm_is_played_by_bandits_of_its_paper(algorithm: Algorithm) -> No
     for name in algorithm.plays:
         assert algorithm.paper in paper_keys(POLICIES[name].source), name
         assert all(issubclass(played, kind) for played in POLICIES[name].kinds), name
+
+
+def test_algorithm_page_links_files_that_exist() -> None:
+    links = set(re.findall(r"\]\(([^)]+)\)", page(PAPERS / "algorithms.toml")))
+    assert len(links) > 20
+    assert all((PAPERS / link).is_file() for link in links)
 
 
 def test_algorithm_page_is_fresh() -> None:

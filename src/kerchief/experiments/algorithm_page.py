@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kerchief
-
 _PREFACE = """\
 # Algorithm by line
 
@@ -24,7 +22,6 @@ the paper.
 _HEAD = """\
 | line | what it does | symbol | parameter | code | differs |
 |---|---|---|---|---|---|"""
-_ROOT = Path(kerchief.__file__).parents[2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,9 +131,6 @@ def _quoted(names: tuple[str, ...]) -> str:
 def _link(name: str) -> str:
     """The name without its packages, linked to the file that defines it."""
     value = resolve_name(name)
-    value = value.fget if isinstance(value, property) else value
-    file = Path(inspect.getfile(inspect.unwrap(value))).relative_to(_ROOT)
-    module = inspect.getmodule(value)
-    assert module is not None
-    short = f"kerchief.{name}".removeprefix(f"{module.__name__}.")
-    return f"[`{short}`](../../{file.as_posix()})"
+    module = (value.fget if isinstance(value, property) else value).__module__
+    short = f"kerchief.{name}".removeprefix(f"{module}.")
+    return f"[`{short}`](../../src/{module.replace('.', '/')}.py)"

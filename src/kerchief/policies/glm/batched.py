@@ -102,9 +102,9 @@ class Batched(Batchwise):
         damping: how much of the matrix's noise joins its ridge.
         shrinkage: how much of that joins the loss's.
         allowance: how much of the noise on a gradient sum widens the set.
-        exploration: multiplier of every width; 0 keeps the arm that seems best.
-        rough: how much wider the first set is, whose weights know nothing of the parameter.
-        doubt: how much less an arm weighs that the first set knows badly: an exponent.
+        exploration: multiplier of every width γ; 0 keeps the arm that seems best.
+        rough: how much wider the first set is, whose weights know nothing of it: the paper's √κ.
+        doubt: how much less an arm weighs that the first set knows badly: the exponent of β(x).
         learned: how much of the design is one for all users, learned from the last batch's matrix.
         confidence: theory mode: the failure probability ζ.
     """

@@ -51,7 +51,10 @@ Weighing: TypeAlias = Literal["slope", "flat"]
 
 @struct
 class Anchor:
-    """What the last fit of a kind left: the matrices that it saw, its estimate and its noise."""
+    """What the last fit of a kind left: the matrices that it saw, its estimate and its noise.
+
+    Of the fit that is played these are H_τ and θ̂_τ of Algorithm 2, of the explorers' its θ̂_o.
+    """
 
     gram: Array
     estimate: Array
@@ -94,19 +97,20 @@ class RarelySwitching(Policy):
     Attributes:
         curvature: the matrices it asks for: of everyone, or of the others and of explorers.
         loss: what is fitted to all users, or with `disjoint` to those who do not explore.
-        warm: what is fitted to explorers; None without Criterion I.
+        warm: what is fitted to explorers, the users in T_o; None without Criterion I.
         steepest: bound on μ', by which weights are scaled into [0, 1].
         shrink: the matrix counts each user as μ' x xᵀ, at the estimate at hand, times this.
         ridge: λ without noise.
         damping: how much of the spectral norm to be expected of the matrix's noise joins λ.
         caution: how much of a gradient sum's noise joins λ.
         allowance: how much of it joins the width.
-        width: of the confidence set, in units of the matrix and before noise.
+        width: β, of the confidence set, in units of the matrix and before noise.
         factor: how much the matrix must grow for a new fit.
         warm_factor: likewise for V.
-        threshold: Criterion I: a user explores if some arm has at least this ‖x‖² in V⁻¹.
+        threshold: Criterion I, printed as 1/(γ²κR²): a user explores if some arm has at least this
+            ‖x‖² in V⁻¹.
         standing: or if explorers stand out from the ridge, in some direction, less than so often.
-        warm_width: Criterion I: arms are ruled out by bounds of this width around the warm
+        warm_width: γ√κ, Criterion I: arms are ruled out by bounds of this width around the warm
             estimate.
         growth: whether some direction must have grown by the factor, or the volume.
         weighing: whether a user counts in the matrix by μ' at the estimate at hand, or as 1.

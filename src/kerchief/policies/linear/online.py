@@ -59,7 +59,7 @@ class OnlineLinUCB(Patient, Optimist):
     """Optimism around the points of an online learner.
 
     Attributes:
-        radius: S, bound on the norm of the parameter, and of the ball that the points are in.
+        radius: S, bound on the norm of the parameter, and D, of the ball that the points are in.
         regularizer: of V.
         ridge: weight of ‖θ‖² in the loss.
         exploration: multiplier b of the width, which is b (1 + 15 σ) in tuned mode.

@@ -67,17 +67,18 @@ def defines(path: str, name: str) -> bool:
     if name in POLICIES:
         return f'"{name}"' in file.read_text("utf-8")
     target = inspect.unwrap(resolve(name))  # type: ignore[arg-type]
-    return Path(inspect.getsourcefile(target) or "").resolve() == file  # type: ignore[arg-type]
+    return Path(inspect.getsourcefile(target) or "").resolve() == file
 
 
 def played(name: str) -> set[str]:
     """The policies of an entry, and the names of its environments and their contexts."""
     entry = EXPERIMENTS[name]
     worlds = [setting.environment for setting in entry.settings]
+    kinds: set[object] = {type(world) for world in worlds}
     contexts = [type(getattr(world, "contexts", None)) for world in worlds]
     return {
         *(key.player.policy for key in entry.keys(entry.full)),
-        *(word for word in ENVIRONMENTS if resolve(word) in map(type, worlds)),
+        *(word for word in ENVIRONMENTS if resolve(word) in kinds),
         *(word for word in CONTEXTS if CONTEXTS[word] in contexts),
     }
 

@@ -80,6 +80,6 @@ def test_tree_and_fits_cost_the_whole_promise(name: str) -> None:
     problem = make_environment(link="probit", dim=3, arms=20, radius=2.0).problem(5000)
     promise = Guarantee(epsilon=4.0, delta=0.02, trust=Trust.JOINT)
     ledger = MemoryLedger(promise)
-    for privatizer in arrange(name, problem, Protection(guarantee=promise)).privatizers.values():
-        ledger.charge_all(privatizer.charges(5000))
+    privatizers = arrange(name, problem, Protection(guarantee=promise)).privatizers.values()
+    ledger.charge_all([charge for privatizer in privatizers for charge in privatizer.charges(5000)])
     assert 0.999 * promise.epsilon < ledger.spent().epsilon <= promise.epsilon

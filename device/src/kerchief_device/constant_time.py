@@ -8,6 +8,7 @@ a processor, and the time of the noise (`docs/field.md`).
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -65,9 +66,15 @@ def flush(numbers: Floats, least: float = LEAST) -> Floats:
     """
     bits = numbers.view(np.uint64)
     size = bits & _SIZE
-    ordinary = (size >= np.float64(least).view(np.uint64)) & (size <= _LARGEST)
+    ordinary = (size >= _size_bits(least)) & (size <= _LARGEST)
     flushed: Floats = (bits * ordinary).view(np.float64)
     return flushed
+
+
+@functools.cache
+def _size_bits(size: float) -> np.uint64:
+    """The bits of a size as a whole number."""
+    return np.float64(size).view(np.uint64)
 
 
 def clip(value: float, low: float, high: float) -> float:

@@ -252,10 +252,14 @@ class Device:
         Raises:
             InvalidValue: now is no number.
         """
-        now = self._now() if now is None else _number(now)
-        if now is None:
+        time_s = None if now is None else _number(now)
+        if now is not None and time_s is None:
             raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
-        return tuple(one.hex() for one in self._pending.due(self.task.id, now))
+        if not self.task.reward.window_s:
+            time_s = math.inf
+        elif time_s is None:
+            time_s = self._now()
+        return tuple(id.hex() for id in self._pending.due(self.task.id, time_s))
 
     def report(self, id: str, status: Status | Signed) -> bytes:
         """The report on a decision: made once, stored, and the same for ever after.
@@ -279,7 +283,7 @@ class Device:
         verified = self._verified_status(status)
 
         def check(row: Row) -> None:
-            if (now := self._now()) < row.due:
+            if row.due > -math.inf and (now := self._now()) < row.due:
                 raise InvalidValue(
                     f"decision {id} is due in {row.due - now:.0f} seconds; report it "
                     "then, so that the time of a report tells nothing of the reward"

@@ -405,7 +405,15 @@ class Task:
 
     def keys(self, role: str) -> tuple[bytes, ...]:
         """The public keys of a role; none where its messages are not signed."""
-        return tuple(key for party in self.parties if party.role == role for key in party.keys)
+        return self._keys.get(role, ())
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, tuple[bytes, ...]]:
+        """The public keys of all parties of each role."""
+        keys: dict[str, tuple[bytes, ...]] = {}
+        for party in self.parties:
+            keys[party.role] = keys.get(party.role, ()) + party.keys
+        return keys
 
     @property
     def has_signed_labels(self) -> bool:

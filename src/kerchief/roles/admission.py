@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
-from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -92,7 +91,8 @@ class Places:
         self, at: Transaction, admission: Admission, clients: Sequence[bytes | None]
     ) -> None:
         """Look up how many places these clients have taken in earlier transactions."""
-        self._at, self._taken = at, Counter[bytes]()
+        self._at = at
+        self._taken: dict[bytes, int] = {}
         self._limits = {client: admission.limit(client) for client in set(clients)}
         limited = [client for client, limit in self._limits.items() if limit]
         self._names = _names(at, limited) if limited else {}
@@ -113,12 +113,13 @@ class Places:
         if limit is None:
             return count
         name = self._names[client]
-        return min(count, limit - self._before.get(name, 0) - self._taken[name])
+        return min(count, limit - self._before.get(name, 0) - self._taken.get(name, 0))
 
     def take(self, client: bytes | None, count: int = 1) -> None:
         """Take places for a client."""
-        if client in self._names:
-            self._taken[self._names[client]] += count
+        name = self._names.get(client)
+        if name is not None:
+            self._taken[name] = self._taken.get(name, 0) + count
 
     def close(self) -> None:
         """Add the places that were taken to the counts in the store."""

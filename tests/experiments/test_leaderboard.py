@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +26,20 @@ from kerchief.policies import POLICIES
 SMALL = Leaderboard.of(
     size="quick", worlds=("chance", "switching"), policies=("ucb", "tsallis", "kl-ucb")
 )
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text("utf-8")
+
+
+def test_page_of_the_leaderboard_says_which_bandits_were_not_played() -> None:
+    """A private bandit has a row, or it is named in prose as one that has none."""
+    prose = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
+    ranked = set(re.findall(r"^\| (?:\d+=?|-) \| ([^ ]+) \|", PAGE, flags=re.MULTILINE))
+    private = {name for name, entry in POLICIES.items() if set(entry.trusts) - {"none"}}
+    assert ranked <= private
+    assert {name for name in private - ranked if f"`{name}`" not in prose} == set()
+    (line,) = [line for line in prose.splitlines() if line.startswith("- Not played as they are")]
+    assert not ranked.intersection(re.findall(r"`([^`]+)`", line))
 
 
 def _results(plan: Leaderboard, means: Mapping[str, float], spread: float = 1.0) -> list[Result]:

@@ -333,6 +333,8 @@ def test_the_published_versions() -> None:
     private: Any = POLICIES["glm-batched@paper"].build(FACTS, "tuned")
     assert private.loss.minimizer == GradientDescent(steps=50, radius=2.0, clip=1.0)
     assert private.doubt == 1.0
+    wider: Any = POLICIES["glm-batched@paper"].build(dataclasses.replace(FACTS, high=2.0), "tuned")
+    assert wider.doubt == 2.0  # R in the exponent of β(x)
     parent: Any = POLICIES["b-glincb"].build(FACTS, "theory")
     state = begun(parent)
     width = 30 * 2 * math.sqrt(2 * math.log(1000))

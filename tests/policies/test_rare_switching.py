@@ -237,3 +237,10 @@ def test_explorers_go_on_until_they_stand_out_from_the_noise(
     assert fewest <= int(explored.sum()) <= most
     # They come first: the matrix of explorers only grows.
     assert int(explored[horizon // 2 :].sum()) <= int(explored[: horizon // 2].sum())
+
+
+def test_widths_of_the_theorem_explore_for_millions_of_rounds() -> None:
+    """A threshold of 2e-7 on ‖x‖² in V⁻¹ needs five million explorers in each direction."""
+    problem = make_environment(link="probit", dim=3, arms=20, radius=2.0).problem(5000)
+    policy = RarelySwitching.of(problem, mode="theory", explore=True)
+    assert float(policy.threshold) == pytest.approx(2.15e-7, rel=0.01)

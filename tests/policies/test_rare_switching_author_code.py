@@ -8,6 +8,7 @@ import pytest
 
 from kerchief.core.contracts import Start
 from kerchief.core.errors import InvalidValue
+from kerchief.core.links import link_named
 from kerchief.environments import make_environment
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.policies import POLICIES, Terms
@@ -45,6 +46,27 @@ def test_matrix_has_the_printed_weight() -> None:
     """No constant is fitted to Table 2: 1/e is that of Algorithm 2 and of the code."""
     assert rule(4.0).shrink == np.exp(-1.0)
     assert rule(4.0).weighing == "flat"
+
+
+@pytest.mark.parametrize(
+    ("link", "radius", "dim", "horizon", "explores"),
+    [
+        ("probit", 2.0, 3, 5000, False),
+        ("probit", 3.0, 3, 5000, False),
+        ("logistic", 3.5, 5, 15_000, False),
+        ("probit", 3.0, 5, 5000, False),
+        ("probit", 3.25, 3, 5000, True),
+    ],
+)
+def test_ridge_alone_meets_criterion_one_where_the_paper_plays(
+    link: str, radius: float, dim: int, horizon: int, explores: bool
+) -> None:
+    """A unit arm has ‖x‖² = 1/λ at first; the code explores above 1/(0.01 κ S² d)."""
+    slopes = link_named(link)
+    ridge = code_ridge(
+        epsilon=8.0, delta=0.02, horizon=horizon, dim=dim, steepest=slopes.steepest(radius)
+    )
+    assert (ridge < 0.01 * slopes.kappa(radius) * radius**2 * dim) == explores
 
 
 def test_less_promise_less_ridge() -> None:

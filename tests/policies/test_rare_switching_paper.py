@@ -19,6 +19,7 @@ def test_it_has_the_printed_weight_growth_and_optimizer() -> None:
     assert (policy.growth, policy.factor, policy.weighing) == ("direction", 2.0, "slope")
     assert policy.disjoint
     assert policy.warm is not None
+    assert (policy.loss.fits, policy.warm.fits) == (12, 6)  # d log₂(T)/3, and half of that
     for loss in (policy.loss, policy.warm):
         # Lemma U.4: projected descent in the ball of the parameter, at the gradients' own length.
         assert loss.minimizer == GradientDescent(steps=50, radius=2.0, clip=1.0)

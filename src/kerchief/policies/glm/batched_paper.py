@@ -3,7 +3,7 @@
 `b-glincb` is the parent, B-GLinCB (Sawarni et al. 2024), with the widths of its theorem,
 γ = 30RS√(d log T) and λ = 20Rd log T, in theory mode. `glm-batched@paper` is Algorithm 1 of
 Sarmasarkar 2026 with its own optimizer, Algorithm 7: projected descent, plain and averaged, with as
-many steps as a study allows. Both cut time by the published recursion, α, α√τ₁, α√τ₂, ... with
+many steps as a study allows. Both cut time by the published recursion, α, α, α√τ₂, α√τ₃, ... with
 α = T^(1/(2 − 2^(2−M))) and M about log log T batches; the theorem's own first batch is longer than
 any horizon below 10⁹ for d = 3 and S = 2.
 
@@ -57,8 +57,14 @@ def _private(problem: Problem, *, mode: Mode) -> Batched:
     """Algorithm 1 with Algorithm 7; clipping at the longest gradient, as published."""
     longest = problem.norm * (problem.high - problem.low)
     plain = GradientDescent(steps=_STEPS, radius=problem.radius, clip=longest)
-    batches = recursion(problem.horizon)
-    return Batched.of(problem, mode=mode, batches=batches, minimizer=plain, clip=1.0, doubt=1.0)
+    return Batched.of(
+        problem,
+        mode=mode,
+        batches=recursion(problem.horizon),
+        minimizer=plain,
+        clip=1.0,
+        doubt=problem.high - problem.low,
+    )
 
 
 register(

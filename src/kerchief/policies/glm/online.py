@@ -10,8 +10,8 @@ one pass), so
 
 needs no history and no fit, and is private as soon as the sums are: with noise correlated over time
 from a trusted curator this is a joint private bandit, with noise on every device a local one. What
-it is measured against are the fits of `rarely`, after Sarmasarkar 2026, Algorithm 2; `online.md`
-says why the estimate is consistent, what is proved and what is tuned.
+it is measured against are the fits of `rare_switching.py`, after Sarmasarkar 2026, Algorithm 2;
+`online.md` says why the estimate is consistent, what is proved and what is tuned.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
 """Rarely switching bandits as they are printed: the parent, and the paper's own, for study.
 
 `rs-glincb` is RS-GLinCB (Sawarni et al. 2024, "Generalized linear bandits with limited adaptivity",
-NeurIPS), with its Criterion I and without privacy. In theory mode the constants are those of the
-published experiments, as with the theorem's own everyone explores for millions of rounds; the
-weights in the matrix keep the algorithm's factor 1/e, which the published code leaves out. Where we
-differ:
+NeurIPS), with its Criterion I and without privacy. In theory mode the constants are those of its
+authors' code, as with the theorem's own everyone explores for millions of rounds; the weights in
+the matrix keep the algorithm's factor 1/e, which that code leaves out. The code behind Table 2 of
+Sarmasarkar 2026 has the same constants, and 1/e. Where `rs-glincb` differs:
 
 * κ is the public bound over all scores, never the value that only the truth knows;
 * arms are scored by the last estimate alone, not by its mean with the explorers';
-* every switch makes a new estimate. In the published code the matrix of the last switch is the same
-  array as the running one, so that the bandit switches once and then never again;
+* every switch makes a new estimate. In both codes the matrix of the last switch is the same array
+  as the running one, so that the bandit switches once and then never again;
 * the explorers' estimate is made anew when the volume of V has grown by a tenth, rather than after
-  every explorer;
-* the other estimate is fitted to explorers too, and is put into the ball of the parameter rather
-  than into the explorers' confidence set.
+  every explorer, who adds x xᵀ to V. The code behind Table 2 divides that by 1 + ‖x‖² in V⁻¹;
+* the other estimate is fitted to explorers too, as in both codes, and is put into the ball of the
+  parameter rather than, as in the algorithm, into the explorers' confidence set.
 
-`glm@paper` is Algorithm 2 of Sarmasarkar 2026 with both criteria: V and H from one binary tree with
+`glm@paper` is Algorithm 2 of Sarmasarkar 2026 with both criteria: V and H from a binary tree with
 normal noise, explorers counted by 1 and the others by μ'(⟨x, θ̂_o⟩)/e, fits by the noisy projected
 descent of Lemma U.4 with gradients clipped at their full length, to explorers and to the others
 apart, and a new fit when the matrix has doubled in some direction. Where it differs:
@@ -26,6 +26,10 @@ apart, and a new fit when the matrix has doubled in some direction. Where it dif
   about n²ρ/d steps, and for the number of explorers, which is private;
 * both fits are kept within the ball of the parameter. Printed is the explorers' confidence set for
   the fit that is played;
+* there are at most d log₂(T)/3 fits and half as many of explorers, all paid for. Of both caps only
+  the order is printed;
+* one tree releases V and H together, each with a ridge for its own noise, and eigenvalues below a
+  tenth of the ridge are raised to it. Printed are two trees and one λ;
 * one accountant composes the tree and all fits to exactly the promise, for replacement and without
   a good event. Printed are three thirds, one of them for who explored;
 * λ, β, γ and the threshold of Criterion I are the tuned or the theory mode of `glm-rare-explore`,

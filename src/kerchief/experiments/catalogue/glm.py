@@ -37,8 +37,8 @@ enter(
     source="the setting of Sarmasarkar 2026, Section 8",
     sizes="the paper's d=3, K=20, T=5000 and S; 200 runs in place of 10, each with a parameter of "
     "its own; delta is 1e-5, where the paper's 0.02 would allow publishing a hundred users",
-    claimed="Algorithm 2 loses 430 to 750 at epsilon 4 to 8, and some more at lower epsilon; an "
-    "unknown horizon costs a constant factor (Remark 1.1)",
+    claimed="Private-GLM loses 426 to 744 at epsilon 4 to 8 (Table 2), and more at epsilon 1 "
+    "(Figure 1); an unknown horizon costs a constant factor (Remark 1.1)",
     holds="sums alone lose about 33 at epsilon 4 and 87 at epsilon 1, fits on private triggers "
     "about 49 and 124, at a delta 2000 times smaller; without a horizon sums lose a tenth more",
     settings=FRESH,
@@ -125,7 +125,8 @@ enter(
     sizes="d=5, K=20, S=3.5 as in Figure 1(a); T=5000 in place of 15000, so that six epsilons "
     "play in minutes; delta is 1e-5 in place of 0.02, and fixed arms are added",
     claimed="regret falls as epsilon grows, towards that of the non-private parent",
-    holds="it does, for sums and for fits, on redrawn and on fixed arms; sums lose less than fits",
+    holds="it does: of sums at each step, of fits at each step on redrawn arms and more coarsely "
+    "on fixed ones, where their tails are heavy. Sums lose less than fits on redrawn arms",
     settings=(
         Setting(name="redrawn", make=LOGISTIC),
         Setting(name="fixed", make=partial(LOGISTIC, contexts="fixed")),
@@ -135,8 +136,13 @@ enter(
     quick=Size(horizon=600, replicates=16, settings=("redrawn",), players=(SUMS_BY[0], SUMS_BY[5])),
     claims=(
         all_of(
-            "regret falls at each step of epsilon, on redrawn and on fixed arms",
-            [falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")],
+            "regret falls at each step of epsilon, of sums on redrawn and fixed arms and of fits "
+            "on redrawn ones; that of fits on fixed arms from 0.2 to 1 and to 4",
+            [
+                *(falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")),
+                falling(rows(FITS_BY, "redrawn")),
+                falling(rows(FITS_BY[:5:2], "fixed")),
+            ],
         ),
         all_below(
             "sums alone lose less than fits at every epsilon, on redrawn arms",
@@ -153,7 +159,7 @@ enter(
             ],
         ),
         at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
-        at(SUMS_BY[0], "redrawn").below_uniform(times=0.95, quick=True),
+        at(SUMS_BY[5], "redrawn").p95_at_most(65, quick=True),
         falling(rows((SUMS_BY[0], SUMS_BY[5]), "redrawn"), quick=True),
     ),
 )
@@ -358,7 +364,7 @@ enter(
             ],
         ),
         all_below(
-            "plain noisy descent loses three times what two steps in a released metric do",
+            "Algorithm 1 as printed, at tuned widths, loses three times what the repaired one does",
             rows([LOOSE], "ball", "fixed"),
             rows([PAPER], "ball", "fixed"),
             times=0.33,

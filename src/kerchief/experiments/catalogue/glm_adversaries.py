@@ -107,8 +107,8 @@ enter(
     summary="probit rewards, d=3, K=20, S=2, epsilon 1: with the ridge that noise needs, and bare",
     source="Sarmasarkar 2026, Lemma P.4, Remark P.5 and Appendix P.1; no experiment is printed",
     sizes="d, K, S and T of Section 8, the paper's factor 2, and at most 12 fits, all paid for",
-    claimed="the volume of a noisy matrix is not monotone, so switching by it has no bound on the "
-    "number of switches; directional growth has one, and switches no more often",
+    claimed="the volume of a noisy matrix is not monotone, so the usual bound on switches is lost; "
+    "directional growth has a bound, and without noise it switches no more often",
     holds="with a ridge as large as the noise, directional growth switches less often (Remark P.5) "
     "and neither loses less on redrawn arms. Without one the opposite of Appendix P.1 is seen: "
     "noise alone makes some direction grow, and the directional rule has spent its fits within "

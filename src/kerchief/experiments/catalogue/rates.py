@@ -65,7 +65,7 @@ _enter(
                 at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
             ],
         ),
-        at(GREEDY, SECOND).at_most(120, quick=True),
+        at(GREEDY, SECOND).at_most(140, quick=True),
         no_steeper(rows([GREEDY], *SHORT), 0.6, quick=True),
         at(GREEDY, SECOND).below(at(SUMS, SECOND), errors=2.0, quick=True),
         at(SUMS, SECOND).below(at(GREEDY, SECOND), times=4, quick=True),
@@ -116,7 +116,7 @@ _enter(
     claims=(
         at(TSALLIS, "T=200000").below(at(TSALLIS, "T=20000"), times=2.2),
         at(TSALLIS, "T=200000").at_most(330),
-        at(TSALLIS, "T=20000").below(at(TSALLIS, "T=2000"), times=2.2, quick=True),
+        at(TSALLIS, "T=20000").below(at(TSALLIS, "T=2000"), times=2.5, quick=True),
         at(TSALLIS, "T=20000").below(at(player("greedy"), "T=20000"), times=0.5, quick=True),
     ),
 )

@@ -83,3 +83,10 @@ def test_tree_and_fits_cost_the_whole_promise(name: str) -> None:
     privatizers = arrange(name, problem, Protection(guarantee=promise)).privatizers.values()
     ledger.charge_all([charge for privatizer in privatizers for charge in privatizer.charges(5000)])
     assert 0.999 * promise.epsilon < ledger.spent().epsilon <= promise.epsilon
+
+
+@pytest.mark.parametrize(
+    "name", ["dpe", "dpe-fixed-u", "glm-batched", "online-linucb", "pe", "sblb"]
+)
+def test_repaired_bandits_say_so(name: str) -> None:
+    assert "repaired" in POLICIES[name].source

@@ -374,13 +374,13 @@ _register = partial(register, kind=Elimination, home="population")
 _register(
     "dpe",
     summary="phased elimination with exact public widths and the cheaper way to answer",
-    source="Li, Zhou, Ji 2022, Algorithm 1",
+    source="Li, Zhou, Ji 2022, Algorithm 1, repaired",
 )
 _register(
     "dpe-fixed-u",
     make=partial(Elimination.of, clients=210),
     summary="phased elimination with equally many clients in every phase",
-    source="Li, Zhou, Ji 2022, section 7",
+    source="Li, Zhou, Ji 2022, section 7, repaired",
 )
 _printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"})
 _printed(
@@ -393,7 +393,7 @@ _register(
     "pe",
     make=partial(Elimination.of, once=True),
     summary="phased elimination where every round is another client's, with exact widths",
-    source="Li, Zhou, Ji 2022, Algorithm 3",
+    source="Li, Zhou, Ji 2022, Algorithm 3, repaired",
 )
 _printed(
     "pe@paper",

@@ -140,8 +140,8 @@ def test_page_shows_claims_of_papers_with_their_verdicts() -> None:
     section = page().partition("\n## dpe-privacy\n")[2].partition("\n## ")[0]
     ours, _, paper = section.partition("| the paper's claim | where | verdict | figures |")
     assert "does not hold here" not in ours
-    (line,) = [line for line in paper.splitlines() if "privacy is free" in line]
-    assert "| Figure 2(b) and Remark 5.6 | does not hold here | 210 000" in line
+    (line,) = [line for line in paper.splitlines() if "very close to no privacy" in line]
+    assert "| Section 7, Figure 2(b) | does not hold here | 210 000" in line
 
 
 def test_the_page_of_the_catalogue_is_fresh() -> None:

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from kerchief.environments import make_environment
-from kerchief.experiments.catalogue.sblb import COROLLARIES, LOCAL, REGRET, spends
+from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.catalogue.sblb import (
+    COROLLARIES,
+    LENGTHS,
+    LOCAL,
+    REGRET,
+    first_term,
+    spends,
+)
 from kerchief.experiments.players import Key, Player, player
+from kerchief.policies.linear.sblb import corollary_keep
 from kerchief.privacy import Trust
 
 HORIZON, DELTA = 20_000, 1e-5
@@ -52,6 +61,23 @@ def test_the_table_promises_more_than_is_true_of_one_corollary_and_less_of_the_o
     assert first < HORIZON**-0.25
     assert second > 10 / (27 * HORIZON**0.25)
     assert COROLLARIES[0].epsilon == pytest.approx(math.sqrt(math.e - 1))
+
+
+def test_claims_of_the_paper_name_the_place_that_makes_them() -> None:
+    """The joint epsilon of Corollary 7 stands in Table 1; no rate in T is of Corollary 8's p."""
+    names = ("sblb", "sblb-settings", "sblb-rates")
+    places = [claim.place for name in names for claim in EXPERIMENTS[name].claims if claim.place]
+    assert places == ["Appendix C", "Table 1, the row of Corollary 7", "Theorem 10"]
+
+
+@pytest.mark.parametrize("rounds", LENGTHS)
+def test_largest_epsilon_of_corollary_8_has_another_rate(rounds: int) -> None:
+    largest = 1 / (27 * rounds**0.25)
+    assert rounds ** (2 / 3) / largest ** (1 / 3) == pytest.approx(3 * rounds**0.75)
+    d, radius, bits, growth, keep = 2, 1.0, 1, 0.5, corollary_keep(largest, rounds)
+    root = math.sqrt((1 + growth) * math.log(1 + rounds / (d * math.sqrt(rounds))))
+    printed = 2 * math.sqrt(3) * (radius + bits * d) * rounds**0.75 / math.sqrt(keep) * root
+    assert first_term(rounds) == pytest.approx(printed)
 
 
 def test_a_claim_about_what_is_told_can_fail() -> None:

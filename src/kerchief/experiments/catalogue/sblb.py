@@ -269,8 +269,8 @@ def first_term(rounds: int) -> float:
     >>> round(first_term(20_000))
     132739
     """
-    spread = 1.5 * math.log1p(math.sqrt(rounds) / 2)
-    return 2 * math.sqrt(3) * (1 + 2) * rounds**0.75 / math.sqrt(1 / 9) * math.sqrt(spread)
+    root = math.sqrt(1.5 * math.log1p(math.sqrt(rounds) / 2))
+    return 2 * math.sqrt(3) * (1 + 2) * math.pow(rounds, 0.75) / math.sqrt(1 / 9) * root
 
 
 enter(

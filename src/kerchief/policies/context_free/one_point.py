@@ -124,7 +124,7 @@ _register(
 _register(
     "one-point-curved",
     heard=OnePoint.curved,
-    summary="strongly convex losses with kinks: the same with falling steps, T^(2/3)",
+    summary="strongly convex losses with kinks: one-point with falling steps, T^(2/3)",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 1, Table 1",
     home="kinked",
 )

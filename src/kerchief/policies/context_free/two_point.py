@@ -155,7 +155,7 @@ _register("two-point", summary="convex losses: descent on one protected slope pe
 _register(
     "two-point-strong",
     heard=TwoPoint.strong,
-    summary="strongly convex losses: the same with falling steps, log T",
+    summary="strongly convex losses: two-point with falling steps, log T",
 )
 # With the normal noise of the paper's line 5.
 _printed = partial(_register, noises={"local": "gaussian"})

@@ -6,11 +6,12 @@ regression of the scores on the arms with a ridge of 2Υ_t and a squared width o
 of magnitude in the paper is taken with a factor of one here: C bounds μ, k its least slope, σ is
 the printed deviation 6√(2 ln(3.75/δ))/ε and Υ_t = σ√t (4√d + 2 ln(2T/α)).
 
-Three things are *not* taken over. The noise: `protect` gives the same promise its true noise, where
+Some things are *not* taken over. The noise: `protect` gives the same promise its true noise, where
 the paper splits epsilon three ways. The bound on the gradient: the paper takes |e| for at most C,
 which is false where rewards are not binary, and its promise with it; here e is cut, always, to the
 greatest |μ(z) - y| that the public bounds allow. And the matrix without any ridge before the first
-user, which cannot be inverted: one is added to every ridge. `local_descent` is the repaired bandit.
+user, which cannot be inverted: one is added to every ridge, and eigenvalues are floored at a tenth
+of it. `local_descent` is the repaired bandit.
 """
 
 from __future__ import annotations

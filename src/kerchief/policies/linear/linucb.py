@@ -83,7 +83,10 @@ class PaperLinUCB(LinUCB):
         2σ√(d ln T) + (√(3Υ) + σ√(dt/Υ)) d ln T,    Υ = σ√t (4√d + 2 ln(2T/α)),
 
     where σ is the deviation of one report; σ√t is what a release states, so the noise is enough.
-    Here `log_horizon` is ln T.
+    Here `log_horizon` is ln T. Not taken over are the printed noise, the width of the round to come
+    (that of the release is played), and a matrix that noise may turn: its eigenvalues are floored
+    at Υ. Rewards are centred where arms share a coordinate. Models are posted ever more rarely
+    (`patience`), and not after every user.
     """
 
     log_horizon: float | Array

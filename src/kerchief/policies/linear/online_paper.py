@@ -2,14 +2,16 @@
 
 "Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission): Algorithm 1
 with Maler as in its appendix, the gradient bound G of Corollary C.1, and the width √(M + K) of
-Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded as in Theorem C.2. Hidden constants are 1.
+Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded at the horizon as in Theorem C.2, which is
+about expected losses: for those that the learner sees no constants are printed. Hidden constants
+are 1.
 Algorithm 9 begins it anew, with all its constants, after 1, 2, 4, ... users, and forgets the rest.
 
 Not taken over is the noise, which is too little for the pair (`privacy.printed` says how much), and
 the extra noise ζ on x where the least eigenvalue is taken for small: a learner draws nothing. What
 ζ of variance Δ² adds on average is there: a ridge Δ² in the loss, which has the same mean gradient,
 Δ² I for each user in Ṽ, and Δ² θ_t in ũ. That eigenvalue must be known; by default it is the
-greatest possible, 1/d.
+greatest possible, 1/d. Models are posted ever more rarely (`patience`), and not after every user.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def printed_gradient_bound(
 def printed_square(
     *, steepest: float, convexity: float, radius: float, horizon: int
 ) -> tuple[float, float]:
-    """The bounds of Theorem C.2 on the learner's regret, and on Σ ‖θ_t - θ*‖².
+    """The bounds of Theorem C.2 on the learner's regret in expected losses, and on Σ ‖θ_t - θ*‖².
 
     >>> bounds = printed_square(steepest=54.0, convexity=0.4, radius=1.0, horizon=20000)
     >>> f"{bounds[1]:.1e}"
@@ -247,7 +249,7 @@ _register(
 _register(
     "online-linucb-anytime@paper",
     PrintedAnytime,
-    summary="the same, begun anew with all its constants in epochs that double",
+    summary="online-linucb@paper begun anew, with all its constants, in epochs that double",
     source=f"{_SOURCE} 9",
     promised=PrintedAnytime.promised,
 )

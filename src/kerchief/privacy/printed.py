@@ -21,17 +21,25 @@ def printed_std(epsilon: float, delta: float) -> float:
     return 2 * math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon
 
 
-def printed_epsilon(epsilon: float, delta: float, reward_range: float) -> float:
+def printed_epsilon(
+    epsilon: float, delta: float, reward_range: float, *, diameter: float = 2.0
+) -> float:
     """What the pair (x, y) with that noise spends at the same δ: exact, by the Gaussian curve.
 
-    One release of a vector with isotropic noise: features in the unit ball are up to 2 apart,
-    rewards up to `reward_range` (2 for |y| ≤ 1; 0 for the features alone), and so pairs up to
-    √(4 + range²).
+    One release of a vector with isotropic noise: features are up to `diameter` apart, which is 2 in
+    the unit ball, rewards up to `reward_range` (2 for |y| ≤ 1; 0 for the features alone), and so
+    pairs up to √(diameter² + range²).
 
     >>> [round(printed_epsilon(e, 1e-5, 2.0), 3) for e in (1.0, 10.0)]
     [1.098, 16.096]
     >>> round(printed_epsilon(10.0, 0.1, 1.0), 2)
     17.86
+
+    Arms (u, 1)/√2 have a public coordinate, and are √2 apart in the others.
+
+    >>> round(printed_epsilon(10.0, 0.1, 1.0, diameter=math.sqrt(2)), 2)
+    11.51
     """
-    apart = math.hypot(2.0, between("reward_range", reward_range, 0.0, 1e9, closed=True))
+    farthest = between("diameter", diameter, 0.0, 1e9)
+    apart = math.hypot(farthest, between("reward_range", reward_range, 0.0, 1e9, closed=True))
     return gaussian_epsilon(delta, printed_std(epsilon, delta) / apart)

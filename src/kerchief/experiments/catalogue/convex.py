@@ -117,7 +117,7 @@ enter(
     claimed="The bounds hold for any sequence of losses that is fixed before the game; adversaries "
     "who react are left out as ambiguous.",
     holds="A drift, and an adversary whose losses rise after some questions, cost one question per "
-    "user at most twice what the still world costs. Two questions do not notice the second at "
+    "user at most 2.2 times what the still world costs. Two questions do not notice the second at "
     "all, as a rise cancels in the difference.",
     settings=(
         Setting(name=STILL, make=partial(Quadratic.of, domain=PLANE)),
@@ -129,7 +129,7 @@ enter(
     quick=Size(horizon=5000, replicates=24, settings=(STILL, REACTS), players=(SMOOTH, TWO)),
     claims=(
         all_of(
-            "adversaries at most double what one question loses",
+            "with one question adversaries cost at most 2.2 times what the still world costs",
             [
                 at(one, world).below(at(one, STILL), times=2.2)
                 for one in (SPHERE, SMOOTH, SHRINKING)

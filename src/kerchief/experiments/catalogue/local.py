@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from functools import partial
 
 from kerchief.environments.worlds import make_environment
@@ -33,14 +33,14 @@ enter(
     "(Theorem 8), whatever the contexts.",
     holds="With the printed width, which has a factor d ln T too much, it loses what uniform play "
     "loses (9410 in 20000 rounds) at epsilon 10 too. With tuned widths and the best randomizer it "
-    "loses less than an eighth of that there, and about four fifths at epsilon 0.2. Guarantees are "
+    "loses about an eighth of that there, and about four fifths at epsilon 0.2. Guarantees are "
     "not equal: rows with normal noise have a delta of 1e-5, all others none, which is more.",
     settings=by_contexts(*WORLDS, dim=5, arms=100, players={"fixed": (*NORMAL, *BEST, *PAIRS)}),
     players=(*NORMAL, *BEST, *PAIRS, WIDE),
     full=Size(horizon=20_000, replicates=100),
     quick=Size(
         horizon=2000,
-        replicates=16,
+        replicates=24,
         settings=("intercept",),
         players=(*PAIRS[1:], BEST[2], WIDE),
     ),
@@ -81,7 +81,8 @@ enter(
 #
 # The printed noise protects features and rewards one by one. For the pair it is what Gaussian noise
 # is at another ε: so playing at that ε shows what the printed noise gives, and the ledger what it
-# costs. Everything else plays at equal, really spent guarantees.
+# costs; the coordinate that all arms share is public and has none. Everything else plays at equal,
+# really spent guarantees.
 DELTA, FIGURE = 0.1, ("intercept", "fixed-intercept")
 ONLINE = ladder("online-linucb", "local", EPSILONS)
 SHUFFLE, JOINT = (ladder("linucb", trust, EPSILONS) for trust in ("shuffle", "joint"))
@@ -95,9 +96,11 @@ AS_PRINTED = tuple(
     player(name, trust="local", epsilon=10.0)
     for name in ("online-linucb@paper", "online-linucb-anytime@paper", "combiner@paper")
 )
-# What the noise printed for epsilon 1 and 10 really spends, for rewards in [0, 1]; that for 0.2 is
-# so large that nothing is spent beyond delta.
-REALLY = tuple(printed_epsilon(nominal, DELTA, 1.0) for nominal in (1.0, 10.0))
+# What the noise printed for epsilon 1 and 10 really spends, for rewards in [0, 1] and arms that are
+# √2 apart; that for 0.2 is so large that nothing is spent beyond delta.
+REALLY = tuple(
+    printed_epsilon(nominal, DELTA, 1.0, diameter=math.sqrt(2)) for nominal in (1.0, 10.0)
+)
 PRINTED = ladder("online-linucb-maler", "local", REALLY, mechanism="gaussian")
 # The figure's other curves, with the widths of their theorems.
 LDP_WIDE, SDP_WIDE, *JDP_WIDE = WIDE_ONES = tuple(
@@ -121,18 +124,16 @@ _EQUAL = "at equal guarantees and epsilon"
 # What the figure and section 5 say of online LinUCB beside the others.
 _FIGURE_ONE = (
     all_of(
-        "with the printed noise, at its really spent 17.9, it loses less than 0.7 of what the "
-        "others with published widths do at 10",
+        "on redrawn arms, with the noise printed for 10, it loses less than 0.7 of what the others "
+        "with published widths do at 10",
         [
-            at(PRINTED[1], world).below(at(other, world), times=0.7)
-            for world in FIGURE
-            for other in (LDP_WIDE, SDP_WIDE, JDP_WIDE[1])
+            at(PRINTED[1], "intercept").below(at(wide, "intercept"), times=0.7)
+            for wide in (LDP_WIDE, SDP_WIDE, JDP_WIDE[1])
         ],
     ).from_paper(
         "Figure 1(c)",
         "holds",
-        figures="406 ± 10 against 1611 ± 3 and more, on fixed arms 710 ± 28 against 1822 ± 14 and "
-        "more, 400 runs",
+        figures="821 ± 75 against 1613 ± 7 and more, 40 runs",
     ),
     all_of(
         f"{_EQUAL} 10 it loses less than 0.75 of what locally private LinUCB does",
@@ -173,7 +174,7 @@ _FIGURE_ONE = (
     .from_paper(
         "Figure 1(b)",
         "does not hold here",
-        figures="8540 ± 180 against 3160 ± 20, 400 runs",
+        figures="8280 ± 670, 40 runs, against 3160 ± 20, 400 runs",
         sentence="on fixed arms, with the noise printed for epsilon 1, it loses less than joint "
         "trust with published widths",
     ),
@@ -216,6 +217,14 @@ _FIGURE_ONE = (
         figures="8190 ± 130 against 304 ± 4 and on fixed arms 8180 ± 130 against 1130 ± 30, "
         "400 runs",
     ),
+    all_of(
+        f"{_EQUAL} 10 gradient descent loses at most a tenth more than Maler",
+        [at(ONLINE[2], world).below(at(MALER, world), times=1.1) for world in FIGURE],
+    ).from_paper(
+        "Section 5",
+        "does not hold here",
+        figures="311 ± 11 against 221 ± 10 on redrawn arms, 100 runs",
+    ),
 )
 
 enter(
@@ -231,11 +240,13 @@ enter(
     claimed="Online LinUCB loses much less than locally, shuffled and jointly private LinUCB at "
     "epsilon 1 and 10; at 0.2 less than the local one, and about as much as the shuffled one. "
     "Gradient descent does as well as Maler.",
-    holds="At epsilon 10 the printed noise really spends 17.9, and with it Maler loses less than "
-    "all others with the widths of their theorems: the figure's last panel. Its noise for 1 spends "
-    "0.28 and learns nothing. At equal guarantees descent beats the local baseline at epsilon 10 "
-    "(395 ± 5 against 832 ± 13 on fixed arms, 400 runs), loses to it at 1, and to joint trust "
-    "always. At 0.2 it is far from the shuffled one. Maler and descent are alike at 10. Equal "
+    holds="On the figure's arms the noise printed for 10 spends 11.5. With it Maler loses less "
+    "than all others with the widths of their theorems where arms are redrawn, as in the figure's "
+    "last panel; on fixed arms 40 runs do not decide it (1590 ± 190 against 1822 ± 14 and more). "
+    "The noise printed for 1 spends 0.14 and learns little. At equal guarantees descent beats the "
+    "local baseline at epsilon 10 (395 ± 5 against 832 ± 13 on fixed arms, 400 runs), loses to it "
+    "at 1, and to joint trust always. At 0.2 it is far from the shuffled one. At epsilon 10 "
+    "descent loses two fifths more than Maler on redrawn arms; on fixed ones they are alike. Equal "
     "guarantees are equal epsilons: rows with normal noise, coins or noise on running totals have "
     "a delta of 0.1 besides, and PrivUnit none.",
     settings=by_contexts(
@@ -249,22 +260,14 @@ enter(
     full=Size(horizon=20_000, replicates=100, players=(*PARENTS, *PRIVATE)),
     quick=Size(
         horizon=2000,
-        replicates=16,
+        replicates=32,
         settings=("fixed-intercept",),
         players=(ONLINE[2], PAIRS[2], BEST[2], *JOINT, *JDP_WIDE),
     ),
     claims=(
         *_FIGURE_ONE,
-        all_of(
-            "Maler and descent are within a factor of 1.8 of each other at epsilon 10",
-            [
-                at(one, world).below(at(other, world), times=1.8)
-                for world in FIGURE
-                for one, other in itertools.permutations((ONLINE[2], MALER))
-            ],
-        ),
         all_below(
-            "on fixed arms the printed constants of Algorithms 1, 2 and 9 lose two thirds of "
+            "on fixed arms the printed constants of Algorithms 1, 2 and 9 lose over two thirds of "
             "uniform play",
             [at(UNIFORM, "fixed-intercept") for _ in AS_PRINTED],
             rows(AS_PRINTED, "fixed-intercept"),
@@ -274,9 +277,7 @@ enter(
         at(JOINT[2], "fixed-intercept").below(
             at(ONLINE[2], "fixed-intercept"), times=0.9, quick=True
         ),
-        at(PAIRS[2], "fixed-intercept").below(
-            at(BEST[2], "fixed-intercept"), times=0.8, quick=True
-        ),
+        at(PAIRS[2], "fixed-intercept").below(at(BEST[2], "fixed-intercept"), quick=True),
         at(ONLINE[2], "fixed-intercept").below(at(JDP_WIDE[1], "fixed-intercept"), quick=True),
         falling(rows(JOINT, "fixed-intercept"), errors=2.0, quick=True),
         falling(rows((JDP_WIDE[1], JOINT[2]), "fixed-intercept"), quick=True),
@@ -314,7 +315,7 @@ enter(
     ),
     players=(*GREEDY, *SUMS, *DESCENT, PAPER),
     full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=("d=3",), players=(*GREEDY, *SUMS)),
+    quick=Size(horizon=2000, replicates=32, settings=("d=3",), players=(*GREEDY, *SUMS)),
     claims=(
         all_of(
             "short reports lose at most 1220, 480 and 220 for d=3, and 1420, 990 and 560 for d=5",

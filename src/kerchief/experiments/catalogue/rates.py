@@ -141,8 +141,8 @@ _enter(
     summary="one question and two questions per user, losses without curvature",
     source="Zheng et al. 2020, Theorems 3 and 6, Table 1",
     claimed="T^(3/4)/ε with one question per user, √T/ε² with two.",
-    holds="Both exponents are seen within 0.07, with one bit per user for any delta, and both "
-    "bounds are proved with 1/ε.",
+    holds="Both exponents are seen within 0.07, with one bit per user for any delta. The bounds "
+    "are proved with 1/√ε for one question, and with 1/ε for two.",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=2)),
     players=(ONE, TWO),
     full=Size(horizon=1000, replicates=100),

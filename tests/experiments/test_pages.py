@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -27,9 +28,11 @@ NAMES = {row["name"] for _, listing in LISTINGS.items() for row in listing()}
 
 
 def rows(paper: Path) -> Iterator[dict[str, str]]:
-    """The rows of a page's one table, by column."""
-    lines = [one for one in paper.read_text("utf-8").splitlines() if one.startswith("|")]
-    cells = [[cell.strip() for cell in one.strip("|").split(" | ")] for one in lines]
+    """The rows of a page's first table, by column."""
+    lines = paper.read_text("utf-8").splitlines()
+    below = itertools.dropwhile(lambda line: not line.startswith("|"), lines)
+    table = itertools.takewhile(lambda line: line.startswith("|"), below)
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
     assert tuple(cells[0]) == HEAD
     for row in cells[2:]:
         assert len(row) == len(HEAD), row

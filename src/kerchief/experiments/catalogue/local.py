@@ -337,7 +337,7 @@ enter(
         at(SUMS[2], "fixed, d=3").below(at(GREEDY[2], "fixed, d=3")),
         *(falling(rows(group[::2], "d=3"), errors=2.0, quick=True) for group in (GREEDY, SUMS)),
         *(
-            at(short, "d=3").below(at(sums, "d=3"), quick=True)
+            at(short, "d=3").below(at(sums, "d=3"), errors=2.0, quick=True)
             for short, sums in zip(GREEDY[1:], SUMS[:2], strict=True)
         ),
     ),

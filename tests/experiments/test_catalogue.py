@@ -82,12 +82,17 @@ def _unfailing_claims(outputs: Outputs) -> list[str]:
 
 
 def _corrupted(row: Result) -> Iterator[Result]:
-    """The row with regret, costs or messages 100 times as large or as small, or wrong answers."""
-    for factor in (100.0, 0.01):
+    """The row with regret, costs, releases or messages far too large or small, or wrong answers."""
+    for factor in (1e4, 1e-4):
         yield dataclasses.replace(row, curves=row.curves * factor)
+        yield dataclasses.replace(row, curves=row.curves + (factor - 1) * row.uniform)
         guarantee = dataclasses.replace(row.guarantee, epsilon=row.guarantee.epsilon * factor)
-        sent = {unit: amount * factor for unit, amount in row.communication.items()}
-        yield dataclasses.replace(row, guarantee=guarantee, communication=sent)
+        yield dataclasses.replace(
+            row,
+            guarantee=guarantee,
+            releases={query: count * factor for query, count in row.releases.items()},
+            communication={unit: sent * factor for unit, sent in row.communication.items()},
+        )
     if row.right is not None:
         yield dataclasses.replace(row, right=1 - row.right)
 

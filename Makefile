@@ -18,6 +18,7 @@ style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.vague_names
 
 types: $(READY)
 	$(BIN)/mypy --num-workers=2

@@ -9,7 +9,18 @@ any horizon below 10⁹ for d = 3 and S = 2.
 
 With these widths nothing is ruled out in any run of less than a million rounds or so. So when
 tuned both keep the recursion, the weights and the optimizer, and have widths of order one. Where
-else we differ: `batched.md`, section 5.
+else `glm-batched@paper` differs from what is printed:
+
+* the noise is the printed kind, shuffled coins, but as many as an accountant asks for, in place of
+  the constants of Equation 122; it composes matrix and fit, and there are no halves;
+* a fit takes 50 steps from the last estimate, where about the squared number of users is printed;
+* in the first batch each user counts by the slope at zero, where V counts everyone as 1;
+* weights are clipped to the public bound on μ', and β(x) has the width that is played for γ√κ;
+* each matrix has a ridge for its own noise, and eigenvalues below a tenth of it are raised to it;
+* the noise of a fit joins the shape of its confidence set;
+* those after the last release play the best estimate of what is left.
+
+`batched.md`, section 5, has the differences of the repaired `glm-batched`.
 """
 
 from __future__ import annotations

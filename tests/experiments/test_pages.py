@@ -16,14 +16,18 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.catalogue.page import page
 from kerchief.experiments.listing import LISTINGS
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
+from kerchief.privacy import Trust
 
 ROOT = Path(__file__).parents[2]
 PAPERS = sorted(
     path for path in (ROOT / "docs" / "papers").glob("*.md") if path.stem != "algorithm_by_line"
 )
 HEAD = ("printed", "here", "file", "experiment", "remark")
+# Experiments draw the coins of a cohort at once, in place of each device's share.
+SIMULATED = {"coins": "binomial"}
 NAMES = {row["name"] for _, listing in LISTINGS.items() for row in listing()}
 
 
@@ -86,6 +90,19 @@ def played(name: str) -> set[str]:
     }
 
 
+def drawn(name: str) -> Iterator[object]:
+    """The kinds of noise that an entry draws in its first world, one by one."""
+    entry = EXPERIMENTS[name]
+    horizon = entry.full.horizon
+    problem = entry.settings[0].environment.problem(horizon)
+    for one in entry.players:
+        if one.trust is not Trust.NONE:
+            protected = one.arrange(problem, one.promise(entry.delta, horizon))
+            for privatizer in protected.privatizers.values():
+                for noise in privatizer.noises:
+                    yield type(noise.factor if isinstance(noise, ContinualNoise) else noise)
+
+
 def test_there_is_a_page_for_each_paper() -> None:
     assert len(PAPERS) == 5
 
@@ -110,6 +127,25 @@ def test_experiments_of_a_row_play_its_policies_and_worlds(paper: Path) -> None:
         if plays and names:
             assert all(plays.values()), (row["printed"], plays)
             assert set().union(*plays.values()) == names, (row["printed"], plays)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)
+def test_experiments_of_a_row_draw_its_noise(paper: Path) -> None:
+    for row in rows(paper):
+        words = set(MECHANISMS).intersection(quoted(row["here"]))
+        kinds = {resolve(SIMULATED.get(word, word)) for word in words}
+        entries = quoted(row["experiment"])
+        if entries and kinds:
+            assert any(kind in kinds for name in entries for kind in drawn(name)), row["printed"]
+
+
+def test_each_row_of_the_main_paper_names_what_its_experiments_play() -> None:
+    """A name of a function alone could stand beside any experiment."""
+    (paper,) = [path for path in PAPERS if path.stem == "generalized_linear"]
+    registered = {*POLICIES, *ENVIRONMENTS, *CONTEXTS, *MECHANISMS}
+    for row in rows(paper):
+        if quoted(row["experiment"]):
+            assert registered.intersection(quoted(row["here"])), row["printed"]
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)

@@ -15,6 +15,8 @@ import kerchief
 SOURCE = Path(kerchief.__file__).parent
 NOTES = (
     "mechanisms/randomized_bits.md",
+    "policies/glm/batched.md",
+    "policies/glm/rare_switching.md",
     "policies/linear/sblb.md",
     "policies/phased/elimination.md",
     "privacy/randomized_bits.md",

@@ -86,7 +86,11 @@ def test_tree_and_fits_cost_the_whole_promise(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["dpe", "dpe-fixed-u", "glm-batched", "online-linucb", "pe", "sblb"]
+    "name",
+    [
+        *("dpe", "dpe-fixed-u", "glm-batched", "glm-rare", "glm-rare-explore"),
+        *("online-linucb", "pe", "sblb"),
+    ],
 )
 def test_repaired_bandits_say_so(name: str) -> None:
     assert "repaired" in POLICIES[name].source

@@ -108,6 +108,20 @@ def test_a_reward_counts_until_another_or_the_default_was_counted() -> None:
     assert one.users == 2
 
 
+@pytest.mark.parametrize("policy", ["linucb", "glm-greedy"])
+def test_values_outside_the_declared_bounds_are_refused(policy: str) -> None:
+    """Also where devices need the whole library, which clips without a word."""
+    service = bandit("central", policy=policy)
+    choice = service.decide(ARMS)
+    for reward in (1.5, -0.1, 1e308):
+        with pytest.raises(InvalidValue, match=r"it must be 0\.0 to 1\.0"):
+            service.reward(choice.id, reward)
+    service.reward(choice.id, 1.0)
+    for arms in (ARMS * 1.1, ARMS * 1e200, np.full((3, 2), np.inf)):
+        with pytest.raises(InvalidValue, match="too long or not finite"):
+            service.decide(arms)
+
+
 def test_errors_do_not_quote_what_users_said() -> None:
     one = bandit()
     choice = one.decide(ARMS)

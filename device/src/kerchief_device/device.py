@@ -7,6 +7,7 @@ after a crash, is no second release.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -25,12 +26,13 @@ from kerchief_device.promise import Checked, check
 from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
-from kerchief_wire.errors import InvalidValue, Refused
+from kerchief_wire.canonical import unpack
+from kerchief_wire.errors import CodecError, InvalidValue, Refused
 from kerchief_wire.model import Model, Question, Status
 from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
 from kerchief_wire.signing import Signed, verify_message
-from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
+from kerchief_wire.task import Answering, Library, Optimist, OwnModels, Phased, Task
 
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
@@ -486,9 +488,7 @@ def _reward(task: Task, value: Any) -> float:
     program = task.program
     if isinstance(program, Answering):
         return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
-    low, high = -math.inf, math.inf
-    if isinstance(program, Optimist | OwnModels):
-        low, high = program.low, program.high
+    low, high, _ = _bounds(task)
     number = _number(value)
     if number is None or not low <= number <= high:
         raise InvalidValue(
@@ -540,15 +540,33 @@ def _check_rows(task: Task, rows: Floats) -> None:
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
                 f"{program.arms} arms of {dim}"
             )
-        longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
-        if not longest <= program.norm * _SLACK:
-            # Not how long they are: errors end up in logs, and a context must not.
-            raise InvalidValue(
-                f"an arm's features are too long or not finite; their norm must be at most "
-                f"{program.norm:g}: scale them"
-            )
-    elif not np.isfinite(rows).all():
-        raise InvalidValue("a feature is not finite; every one must be")
+    _, _, norm = _bounds(task)
+    if norm == math.inf:
+        if not np.isfinite(rows).all():
+            raise InvalidValue("a feature is not finite; every one must be")
+        return
+    longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
+    if not longest <= norm * _SLACK:
+        # Not how long they are: errors end up in logs, and a context must not.
+        raise InvalidValue(
+            f"an arm's features are too long or not finite; their norm must be at most {norm:g}: "
+            "scale them"
+        )
+
+
+def _bounds(task: Task) -> tuple[float, float, float]:
+    """Least and largest reward, and the bound on the norm of an arm's features.
+
+    A device that needs the whole library takes them from the task's problem.
+    """
+    program = task.program
+    if isinstance(program, Optimist | OwnModels):
+        return program.low, program.high, program.norm
+    if isinstance(program, Library) and isinstance(task.problem, dict):
+        low, high, norm = map(task.problem.get, ("low", "high", "norm"))
+        with contextlib.suppress(CodecError):
+            return unpack(float, low), unpack(float, high), unpack(float, norm)
+    return -math.inf, math.inf, math.inf
 
 
 def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:

@@ -27,6 +27,8 @@ from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deploy
 from kerchief.roles.learner import Learner
+from kerchief.roles.middle import Middle
+from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Pending
 from kerchief_wire import canonical
 from kerchief_wire.errors import CodecError, Fenced, StoreFailed
@@ -282,6 +284,18 @@ def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
     assert ("may pay more than k times epsilon" in said) == (trust != "local")
     assert (books.review(10).spent.epsilon > 13) == (trust != "local")
     assert books.review(10).spent.epsilon <= (14 if trust != "local" else 10 * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("mechanism", ["best", "bits"])
+def test_statements_say_which_price_of_visits_is_unproved(mechanism: str) -> None:
+    """Cohorts of randomized bits differ in what they cost, and their noise is not normal."""
+    one = bandit("shuffle", mechanism=mechanism)
+    middle = Middle(one._made, store=SQLiteStore.memory())
+    for said in (one.statement(), middle.statement()):
+        assert "at delta 1e-06" in said
+        assert ("visits spread over unequal cohorts might cost more" in said) == (
+            mechanism == "bits"
+        )
 
 
 def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:

@@ -12,7 +12,7 @@ import click
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
-from kerchief.privacy.events import Event, Gaussian
+from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
@@ -169,7 +169,7 @@ def _print(read: Review, receipts: Sequence[Receipt], *, protected: str) -> None
             "Bills after a user's first may have been chosen by earlier releases. The accountants "
             "price all as fixed in advance; what is spent adds up their epsilons, or rho of zCDP."
         )
-    if _might_be_more(read, receipts):
+    if not read.is_proved:
         print_wrapped(
             f"All {read.visits} visits are priced in the one cohort where they cost most; visits "
             "spread over unequal cohorts might cost more, as only for normal noise is it proved "
@@ -186,13 +186,6 @@ def _print_named(what: str, text: str) -> None:
     short = text.replace('"', "'")
     short = short if len(short) <= _MOST_NAMED else f"{short[:_MOST_NAMED]}..."
     click.echo(f'named by the chain\'s author: {what} "{short}"')
-
-
-def _might_be_more(read: Review, receipts: Sequence[Receipt]) -> bool:
-    """Whether visits to several cohorts are not proved to cost less than all to the worst one."""
-    kinds = {type(one.event) for one in receipts}
-    unequal = len({one.event for one in receipts}) > 1 and kinds != {Gaussian}
-    return read.visits > 1 and unequal and read.budget.trust is not Trust.LOCAL
 
 
 def _opinion(second: Opinion | None) -> tuple[str, str]:

@@ -67,6 +67,8 @@ class Review:
             been fixed in advance.
         second: what the other accountant says about that user; None where it has no word for an
             event.
+        unequal: whether cohorts differ in what they cost, and not all by normal noise: then visits
+            that are spread over them might cost more than all in the dearest.
         spent: the guarantee to report: the ledger's price of the worst-off user, or a larger ε
             of an exact accountant; none at all where nothing bounds it.
     """
@@ -76,6 +78,7 @@ class Review:
     ours: float
     second: Opinion | None
     spent: Guarantee
+    unequal: bool = False
 
     @property
     def agree(self) -> bool:
@@ -86,6 +89,11 @@ class Review:
         if self.second.exact:
             return abs(self.second.epsilon - self.ours) <= slack
         return self.second.epsilon >= self.ours - slack
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether no way to spread the visits over cohorts is known to be left out of the price."""
+        return not self.unequal or self.visits == 1 or self.budget.trust is Trust.LOCAL
 
     @property
     def kept(self) -> bool:
@@ -115,6 +123,8 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
         ours=ours,
         second=second,
         spent=replace(budget, epsilon=spent) if math.isfinite(spent) else nothing,
+        unequal=len({receipt.event for receipt in receipts}) > 1
+        and {type(receipt.event) for receipt in receipts} != {Gaussian},
     )
 
 

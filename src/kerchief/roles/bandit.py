@@ -26,6 +26,7 @@ from kerchief.core.problems import Problem
 from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privatizers.randomizers import BEST
+from kerchief.roles.books import describe_visits
 from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
@@ -43,7 +44,6 @@ from kerchief_wire.errors import Fenced
 from kerchief_wire.projection import Projection
 from kerchief_wire.task import Library, Task
 
-_VISITS = (2, 4, 8)
 # Releases that are read together.
 _AT_ONCE = 1000
 # Seconds between two looks for decisions that are due, where there is a window.
@@ -341,11 +341,7 @@ class Bandit(Guarded):
             return lines[0]
         charged = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
         lines.append(f"{charged} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
-        costs = ", ".join(f"{k}: {books.review(k).spent.epsilon:.4g}" for k in _VISITS)
-        lines.append(
-            f"Epsilon of a user who takes part several times: {costs}, at delta "
-            f"{self._made.guarantee.delta:.6g}."
-        )
+        lines.append(describe_visits(books))
         lines.append(
             "All roles run in one process here, so its owner sees contexts and rewards, even where "
             "the operator was included above; the promise is about everyone else."

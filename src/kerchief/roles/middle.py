@@ -37,7 +37,7 @@ from kerchief.roles.admission import (
     describe_honest_part,
     read_clients,
 )
-from kerchief.roles.books import ChainReader, Epoch, charged, opened
+from kerchief.roles.books import ChainReader, Epoch, charged, describe_visits, opened
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of, read_secret, write_secret
 from kerchief.roles.drawing import Drawing, appended
@@ -59,7 +59,6 @@ _PAGE = 1000
 # Lines that are read together from the end, where a head is looked for: it is mostly the last one.
 _LAST = 64
 _MOST_PAGE = 10_000
-_VISITS = (2, 4, 8)
 # Cohorts that are looked at for a late report, under the exclusive lock.
 _MOST_LATER = 64
 
@@ -245,8 +244,7 @@ class Middle(Guarded):
         if guarantee.trust is not Trust.NONE:
             paid = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
             lines.append(f"{paid} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
-            costs = ", ".join(f"{k}: {reader.review(k).spent.epsilon:.4g}" for k in _VISITS)
-            lines.append(f"Epsilon of a user who takes part several times: {costs}.")
+            lines.append(describe_visits(reader))
         if guarantee.trust is Trust.SHUFFLE:
             lines.append(describe_honest_part(guarantee.honest))
         lines.append(self._admission.sentence())

@@ -518,7 +518,8 @@ def _is_restorable(made: Deployment, folder: Path | None, witness: Path | None) 
     apart = made.guarantee.trust in (Trust.NONE, Trust.LOCAL)
     if folder is None or witness is None or apart:
         return False
-    return Path(os.path.abspath(witness)).is_relative_to(os.path.abspath(folder))
+    # A head replaces the file itself, so a link in its place leads nowhere.
+    return Path(os.path.realpath(witness.parent)).is_relative_to(os.path.realpath(folder))
 
 
 def _describe_delay(window_s: int) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.roles.field import ARMS, bandit, kill, reopened
+from tests.roles.field import ARMS, bandit, field, kill, reopened
 
 from kerchief.core.errors import WeakPromise
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.drawing import Drawing
 from kerchief.roles.middle import Middle
+from kerchief.stores import FileWitness
+from kerchief.stores.sqlite import SQLiteStore
 from kerchief_wire.errors import Fenced
 
 DRAWING = ("shuffle", "joint", "central")
@@ -103,6 +105,29 @@ def test_a_witness_that_a_link_leads_into_the_folder_is_warned_about(tmp_path: P
     with pytest.warns(WeakPromise, match="a file on another disk"):
         service = bandit("central", path=path, witness=witness)
     assert "may go unnoticed and voids the guarantee" in service.statement()
+
+
+@pytest.mark.parametrize("trust", DRAWING)
+def test_a_middle_says_whether_a_restored_store_is_noticed(trust: str, tmp_path: Path) -> None:
+    """Without a witness each restored copy releases the same users with other noise."""
+    lone = field(trust, store=SQLiteStore(tmp_path / "store.db"))
+    lone.serve(49)
+    last = lone.report()
+    lone.store.close()
+    releases = set()
+    for copy in ("first", "second"):
+        run(f"cp store.db {copy}", tmp_path)
+        store = SQLiteStore(tmp_path / copy)
+        middle = Middle(lone.made, store=store)
+        assert middle.take([last]) == (None,)
+        releases.add(middle.releases()[-1])
+        assert "The store has no witness" in middle.statement()
+        store.close()
+    assert len(releases) == (1 if trust == "shuffle" else 2)
+    witness = FileWitness(tmp_path / "witness")
+    watched = field(trust, store=SQLiteStore(tmp_path / "watched.db"), witness=witness)
+    assert "noticed if anything was released since" in watched.middle.statement()
+    assert "Restoring" not in field("local").middle.statement()
 
 
 def test_a_local_decision_of_a_restored_backup_is_reported_anew(

@@ -100,7 +100,9 @@ class Middle(Guarded):
         Args:
             made: the task, with its noise.
             store: what survives a crash.
-            witness: remembers the chain's head elsewhere.
+            witness: remembers the chain's head elsewhere, such as a `FileWitness` on another disk.
+                Without it a store that was restored or copied is not noticed, which voids the
+                guarantee under trusts with draws.
             source: of randomness; anything but the default is for tests.
             pool: noise that is drawn ahead, for a bandit that lives in one process alone.
             admission: decides how many reports a client may send; by default everyone may send
@@ -245,11 +247,25 @@ class Middle(Guarded):
             paid = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
             lines.append(f"{paid} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
             lines.append(describe_visits(reader))
+        if guarantee.trust not in (Trust.NONE, Trust.LOCAL):
+            lines.append(self._describe_restores())
         if guarantee.trust is Trust.SHUFFLE:
             lines.append(describe_honest_part(guarantee.honest))
         lines.append(self._admission.sentence())
         lines.append(f"Task {self.task.id.hex()}, chain {reader.head.hex()}.")
         return "\n".join(lines)
+
+    def _describe_restores(self) -> str:
+        if isinstance(self._witness, NoWitness):
+            return (
+                "The store has no witness: a copy of it, or a backup that is restored, goes "
+                "unnoticed, may release totals of the same users again with new noise, and then "
+                "voids the guarantee."
+            )
+        return (
+            "Restoring a backup of the store is noticed if anything was released since. Restoring "
+            "the witness with it may go unnoticed, and voids the guarantee."
+        )
 
     def close(self) -> Guarantee:
         """End the task: nothing more is taken in, and the bill is for what was really released.

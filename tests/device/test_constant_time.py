@@ -248,6 +248,57 @@ def test_report_operations_are_the_same_for_all_models(name: str) -> None:
             assert not _differs(usual, found), (what, where, row)
 
 
+def _subnormal(call: Callable[[], Any]) -> set[tuple[str, str]]:
+    """Where the device computes with subnormal numbers: in which function, under which name."""
+    found, least = set(), np.finfo(np.float64).tiny
+
+    def local(frame: FrameType, event: str, value: Any) -> Any:
+        for name, array in frame.f_locals.items():
+            # These are what is given, before it is flushed.
+            if name in ("features", "numbers") or not isinstance(array, np.ndarray):
+                continue
+            sizes = np.abs(array) if array.dtype == np.float64 else np.zeros(0)
+            if ((sizes > 0) & (sizes < least)).any():
+                found.add((frame.f_code.co_qualname, name))
+        return local
+
+    def begin(frame: FrameType, event: str, value: Any) -> Any:
+        return local if "kerchief_device" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def _visit(of: Task, row: Any) -> Callable[[], bytes]:
+    """The call that makes the report on a visit with these features."""
+    device, dim = Device(of), getattr(of.program, "dim", 2)
+    features = np.array([[*row, *[0.5] * (dim - 2)]])
+    id = device.decide(_model(of, np.eye(2), (0.5, 0.25)), features).id
+    device.reward(id, 1.0)
+    return partial(device.report, id, status(of))
+
+
+SMALL = ([5e-324, -1e-310], [0.5, 5e-324], [1e-200, 1e-300])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_report_computes_with_subnormal_numbers(name: str) -> None:
+    """Processors are slow with them, which no count of operations shows."""
+    own = _task(PROGRAMS[name], COMPASS if name == "surprised" else GRID)
+    assert set().union(*(_subnormal(_visit(own, row)) for row in SMALL)) == set()
+
+
+def test_features_that_are_not_flushed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "flush", lambda features: features)
+    found = _subnormal(_visit(_task(OPTIMIST, GRID), SMALL[0]))
+    assert ("into_ball", "x") in found
+
+
 def test_silence_takes_the_operations_of_a_reward_on_disk(tmp_path: Path) -> None:
     visits = Visits(_task(SURPRISED, GRID), Pending(tmp_path / "d.db"))
     usual = visits.operations(RECORDS["ordinary"], 1.0)

@@ -68,6 +68,14 @@ def test_first_lines_promise_bounded_influence_alone() -> None:
         assert not re.search(r"nothing|without learning|not about|any one person|anyone", first)
 
 
+def test_readme_names_all_who_must_be_honest() -> None:
+    """Beside shuffler and curator: whoever carries reports, and whoever admits users."""
+    section = (_ROOT / "README.md").read_text(encoding="utf-8").partition("## Four trusts")[2]
+    section = " ".join(section.partition("\n## ")[0].split())
+    assert "nobody else may read a report on its way" in section
+    assert "somebody who admits that part of the users" in section
+
+
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="'kerchief' has no attribute 'bandit'"):
         getattr(kerchief, "bandit")  # noqa: B009

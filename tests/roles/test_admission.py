@@ -174,6 +174,17 @@ def test_a_limit_holds_over_epochs_and_is_forgotten_at_the_end(where: str) -> No
     store.close()
 
 
+def test_reports_count_from_the_first_limit_on() -> None:
+    """As docs/field.md says: who sent a report before is not known any more."""
+    roles = admitting("central", open_store(":memory:"))
+    assert roles.middle.take([roles.report()], ["a"]) == (None,)
+    limited = Middle(roles.made, store=roles.store, admission=LimitPerClient())
+    answers = [limited.take([roles.report()], ["a"]) for _ in range(2)]
+    assert [words(answer) for answer in answers] == [[None], ["spent"]]
+    page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
+    assert "count from the first `Middle`" in page
+
+
 def test_the_store_holds_no_identifier_of_a_client(tmp_path: Path) -> None:
     """Nor one name in two tasks; and nothing of it is left when the task is closed."""
     names, path = [], tmp_path / "m.db"

@@ -271,6 +271,21 @@ def test_the_end_of_a_task_forgets_exact_totals() -> None:
     assert found[0] == found[2]
 
 
+def test_full_cohorts_keep_exact_totals_until_the_task_ends() -> None:
+    """As docs/field.md says: the status is closed then, but a new epoch may begin."""
+    roles = field("joint", horizon=3)
+    roles.serve(3)
+    with roles.store.read(roles.task.id) as at:
+        full = at.secret()
+    assert roles.middle.status().state == "closed"
+    assert np.frombuffer(full or b"", "<i8")[1:6].any()
+    roles.middle.close()
+    with roles.store.read(roles.task.id) as at:
+        assert not np.frombuffer(at.secret() or b"", "<i8")[1:6].any()
+    page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
+    assert "ends the task; the release of the last cohort does not" in page
+
+
 def test_a_new_epoch_forgets_late_reports_that_wait() -> None:
     one = field("shuffle")
     assert set(words(one.middle.take([one.report() for _ in range(FIRST + 1)]))) == {None}

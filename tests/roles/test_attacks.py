@@ -32,6 +32,7 @@ from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue, Kerch
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
+from kerchief.roles.drawing import Drawing
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
 from kerchief.roles.middle import Middle
@@ -269,6 +270,17 @@ def test_the_end_of_a_task_forgets_exact_totals() -> None:
         step()
     assert found[0] != found[1]
     assert found[0] == found[2]
+
+
+def test_a_chain_does_not_show_whether_noise_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/field.md says of what a verifier does not check."""
+    monkeypatch.setattr(Drawing, "_noisy", lambda self, totals: totals)
+    roles = field("central")
+    roles.serve(50)
+    assert roles.totals()
+    assert verify(roles.middle.chain()).review.kept
+    page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
+    assert "Not checked are\n\n- whether the aggregator really drew the noise" in page
 
 
 def test_full_cohorts_keep_exact_totals_until_the_task_ends() -> None:

@@ -215,6 +215,13 @@ def test_a_bandit_says_once_that_it_learns_after_the_window() -> None:
     assert "without regard to rewards" in statement
 
 
+def test_a_middle_says_when_applications_may_ask_for_reports() -> None:
+    assumption = "due reports at times that do not depend on rewards"
+    for trust in TRUSTS:
+        assert assumption in field(trust).middle.statement()
+    assert assumption not in field("none").middle.statement()
+
+
 def test_a_delay_without_a_window_is_refused() -> None:
     with pytest.raises(InvalidValue, match="jitter_s is 5 and window_s is 0"):
         deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, jitter_s=5)

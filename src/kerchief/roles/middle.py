@@ -247,6 +247,10 @@ class Middle(Guarded):
             paid = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
             lines.append(f"{paid} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
             lines.append(describe_visits(reader))
+            lines.append(
+                "The guarantee holds if applications ask their devices for due reports at times "
+                "that do not depend on rewards."
+            )
         if guarantee.trust not in (Trust.NONE, Trust.LOCAL):
             lines.append(self._describe_restores())
         if guarantee.trust is Trust.SHUFFLE:

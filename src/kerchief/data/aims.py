@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from kerchief.core.errors import InvalidValue
 from kerchief.data.declaration import declared_range
 from kerchief.data.features import Category, words_of
-from kerchief.data.tables import Frame, Table, read_table
+from kerchief.data.tables import Table, is_frame, read_table
 
 # More labels than this are numbers that were taken for labels.
 _MOST_LABELS = 4096
@@ -62,7 +62,7 @@ def aims_of(
 
 def _is_table(y: Any) -> bool:
     """Whether it has columns; a column of a frame has none itself."""
-    if isinstance(y, Mapping | Frame):
+    if isinstance(y, Mapping) or is_frame(y):
         return True
     rows = isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray)
     return bool(rows) or len(getattr(y, "shape", ())) == 2

@@ -6,45 +6,24 @@ import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+import numbers
+from collections.abc import Mapping
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
+import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.stable.v2.typing import IntoFrame
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.data.files import check_names, let_pass, read_file
 
 _SHOWN = 40
-# Beyond these, Python writes no whole number out, and a decimal one would fill the memory.
-_MOST_WHOLE, _MOST_DIGITS = 10**600, 10_000
 
-
-@runtime_checkable
-class Frame(Protocol):
-    """What the data frames of pandas and Polars have in common."""
-
-    @property
-    def columns(self) -> Iterable[str]:
-        """The names of its columns."""
-
-    def __getitem__(self, name: str) -> Any:
-        """One column, which has a method `to_numpy`."""
-
-
-@runtime_checkable
-class Query(Protocol):
-    """A query of Polars', which has read nothing yet."""
-
-    def collect(self) -> Any:
-        """The frame that it asks for."""
-
-
-Tabular: TypeAlias = "Table | Frame | Query | Mapping[str, ArrayLike] | ArrayLike | Path | str"
-"""What a table can be made from; a text is the path of a file."""
+Tabular: TypeAlias = "Table | IntoFrame | Mapping[str, ArrayLike] | ArrayLike | Path | str"
+"""What a table can be made from: a path, a frame of pandas, Polars or Arrow, columns, an array."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,15 +78,15 @@ class Table:
         if name not in self.columns:
             near = difflib.get_close_matches(str(name), list(self.columns), n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}? It" if near else "it"
-            known = ", ".join(list(self.columns)[:_SHOWN])
-            raise InvalidValue(f"{self.name} has no column {name!r}; {hint} has {known}")
-        found = self.columns[name]
-        if found.ndim != 1 or found.dtype.kind not in "fiubUO":
+            names = ", ".join(list(self.columns)[:_SHOWN])
+            raise InvalidValue(f"{self.name} has no column {name!r}; {hint} has {names}")
+        column = self.columns[name]
+        if column.ndim != 1 or column.dtype.kind not in "fiubUO":
             raise InvalidValue(
-                f"column {name!r} of {self.name} has shape {found.shape} of {found.dtype}; give "
+                f"column {name!r} of {self.name} has shape {column.shape} of {column.dtype}; give "
                 "one number or one word per row"
             )
-        return found
+        return column
 
     def numbers(self, name: str, *, or_words: bool = True) -> NDArray[np.float64]:
         """A column of finite numbers; what is none is named by its row, counted from 1.
@@ -116,55 +95,61 @@ class Table:
             name: of the column.
             or_words: whether values could be declared instead.
         """
-        given = self.column(name)
-        numbers = np.asarray(given) if given.dtype.kind in "fiub" else _read(given)
-        self._check(name, given, missing=np.isnan(numbers), or_words=or_words)
-        found = numbers.astype(np.float64)
-        self.refuse(name, np.isinf(found), "is not finite; leave such rows out")
-        return found
+        column = self.column(name)
+        values = column if column.dtype.kind in "fiub" else _parse_numbers(column)
+        self._refuse_gaps(name, column, gaps=np.isnan(values), or_words=or_words)
+        finite = values.astype(np.float64)
+        self.refuse(name, np.isinf(finite), "is not finite; leave such rows out")
+        return finite
 
     def words(self, name: str) -> NDArray[np.str_]:
         """A column of words; whole numbers are words, too."""
-        given = self.column(name)
-        if given.dtype.kind == "f":
-            self.refuse(name, np.isnan(given), _MISSING)
-        words = [_word(one) for one in given.tolist()]
-        self._check_kind(name, given)
-        self.refuse(name, np.array([one is None for one in words]), _MISSING)
-        return np.array(words, np.str_)
+        column = self.column(name)
+        if column.dtype.kind == "f":
+            self.refuse(name, np.isnan(column), _MISSING)
+        texts = [_format_value(value) for value in column.tolist()]
+        self._refuse_other_kinds(name, column)
+        self.refuse(name, np.array([text is None for text in texts]), _MISSING)
+        return np.array(texts, np.str_)
 
-    def _check_kind(self, name: str, given: NDArray[Any]) -> None:
-        if given.dtype.kind == "O":
-            strange = np.array([_is_strange(one) for one in given.tolist()])
-            self.refuse(name, strange, "is neither a number nor a word; give one of the two")
+    def _refuse_other_kinds(self, name: str, column: NDArray[Any]) -> None:
+        """Refuse values that are neither numbers nor texts nor missing."""
+        if column.dtype.kind == "O":
+            foreign = [
+                _format_value(value) is None and not _is_missing(value) for value in column.tolist()
+            ]
+            self.refuse(
+                name, np.array(foreign), "is neither a number nor a word; give one of the two"
+            )
 
-    def _check(
-        self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_], or_words: bool
+    def _refuse_gaps(
+        self, name: str, column: NDArray[Any], *, gaps: NDArray[np.bool_], or_words: bool
     ) -> None:
-        """Tell texts that are no numbers from values that are not there."""
-        if given.dtype.kind not in "fiub" and missing.any():
-            self._check_kind(name, given)
-            empty = np.array([_word(one) is None for one in given.tolist()])
+        """Refuse rows without a number; a text that is no number is not called missing."""
+        if column.dtype.kind not in "fiub" and gaps.any():
+            self._refuse_other_kinds(name, column)
+            empty = np.array([_format_value(value) is None for value in column.tolist()])
             self.refuse(name, empty, _MISSING)
-            declare = f"declare the column's values, as in {name}=first|second, or "
-            self.refuse(name, missing, f"is no number; {declare * or_words}mend the row")
-        self.refuse(name, missing, _MISSING)
+            remedy = f"declare the column's values, as in {name}=first|second, or "
+            self.refuse(name, gaps, f"is no number; {remedy * or_words}mend the row")
+        self.refuse(name, gaps, _MISSING)
 
-    def refuse(self, name: str, wrong: NDArray[np.bool_], said: str) -> None:
+    def refuse(self, name: str, wrong: NDArray[np.bool_], reason: str) -> None:
         """Refuse the first row that is wrong, without showing what it holds."""
         if wrong.any():
             row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
             others = f" (and {more} more row{'s' * (more > 1)})" if more else ""
-            raise InvalidValue(f"row {row}{others} of column {name!r} in {self.name} {said}")
+            raise InvalidValue(f"row {row}{others} of column {name!r} in {self.name} {reason}")
 
 
 _MISSING = "is missing; fill it in or leave the row out"
 
 
 def read_table(source: Tabular, *, name: str | None = None) -> Table:
-    """Read a CSV or Parquet file, or take a frame of pandas or Polars, a mapping or an array.
+    """Read a CSV or Parquet file, a frame of pandas, Polars or Arrow, a mapping or an array.
 
-    Columns of an array are called x0, x1 and so on. Files are read by Polars.
+    Columns of an array are called x0, x1 and so on. Files are read by Polars, and frames by
+    Narwhals.
 
     >>> table = read_table({"age": [18, 60], "plan": ["basic", "gold"]})
     >>> table.rows, table.numbers("age").tolist(), table.words("plan").tolist()
@@ -177,38 +162,35 @@ It has age, plan
     """
     if isinstance(source, Table):
         return source
-    given: Mapping[str, Any]
-    if isinstance(source, str | Path):
-        given, digest = read_file(Path(source))
-        called, path = Path(source).name, str(source)
-    else:
-        given, digest, called, path = _columns(source), "", _called(name), None
-    columns = {key: _column(key, one) for key, one in given.items()}
-    _check_shape(called, columns)
-    return Table(name=called, columns=columns, digest=digest or digest_of(columns), path=path)
-
-
-def _called(name: str | None) -> str:
     if name is not None and not isinstance(name, str):
         raise InvalidValue(f"the name of the table is a {type(name).__name__}; give a text")
-    return name or "the table"
+    digest, path = "", None
+    if isinstance(source, str | Path):
+        columns, digest = read_file(Path(source))
+        name, path = Path(source).name, str(source)
+    else:
+        columns = _read_columns(source)
+    name = name or "the table"
+    _check_shape(name, columns)
+    return Table(name=name, columns=columns, digest=digest or digest_of(columns), path=path)
 
 
-def _columns(source: Any) -> Mapping[str, Any]:
-    """The columns of whatever holds some."""
+def is_frame(source: object) -> bool:
+    """Whether it is a frame of pandas, Polars, Arrow or another library that Narwhals reads."""
+    return isinstance(nw.from_native(source, pass_through=True), nw.DataFrame | nw.LazyFrame)
+
+
+def _read_columns(source: Any) -> dict[str, NDArray[Any]]:
+    """The columns of a frame, a mapping or an array."""
     if isinstance(source, Mapping):
         check_names("the table", [str(key) for key in source])
-        return {str(key): one for key, one in source.items()}
-    if isinstance(source, Query):
-        source = _collected(source)
-    if isinstance(source, Frame):
-        names = [str(one) for one in source.columns]
-        check_names("the table", names)
-        pairs = zip(names, source.columns, strict=True)
-        return {name: source[key].to_numpy() for name, key in pairs}
+        return {str(key): _read_column(str(key), column) for key, column in source.items()}
+    frame = _read_frame(source)
+    if frame is not None:
+        return frame
     if isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.names:
-        return {name: source[name] for name in source.dtype.names}
-    array = _array("the table", source)
+        return {name: _read_array(name, source[name]) for name in source.dtype.names}
+    array = _read_array("the table", source)
     if array.ndim != 2:
         raise InvalidValue(
             f"the table has shape {array.shape}; give one row per user and one column per feature"
@@ -216,53 +198,81 @@ def _columns(source: Any) -> Mapping[str, Any]:
     return {f"x{place}": array[:, place] for place in range(array.shape[1])}
 
 
-def _collected(query: Query) -> Any:
+def _read_frame(source: Any) -> dict[str, NDArray[Any]] | None:
+    """The columns of a frame, by their names; None of what is no frame."""
     try:
-        return query.collect()
+        frame = nw.from_native(source, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            frame = frame.collect()
+        if not isinstance(frame, nw.DataFrame):
+            return None
+        names = [str(name) for name in frame.columns]
+        columns = [_read_series(series) for series in frame.iter_columns()]
+    except nw.exceptions.DuplicateError:
+        raise InvalidValue("the table has two columns of one name; rename one") from None
     # What a query says of its failure may hold values of the data.
     except BaseException as error:
         let_pass(error)
         raise InvalidValue(
-            f"the query of the table fails ({type(error).__name__}); collect it yourself to see "
-            "why, and mend it"
+            f"the frame of the table cannot be read ({type(error).__name__}); collect it yourself "
+            "to see why, and mend it"
         ) from None
+    check_names("the table", names)
+    return dict(zip(names, columns, strict=True))
 
 
-def _array(name: str, given: Any) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.asarray(given)
-        if np.ma.is_masked(given):
-            array = array.astype(object)
-            array[np.ma.getmaskarray(given)] = None
-        return array
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidValue(f"{name} is no array: its rows have several lengths") from None
+def _read_series(series: Any) -> NDArray[Any]:
+    """A column of a frame as an array; missing numbers are NaN, and missing texts None."""
+    kind = series.dtype
+    if kind.is_decimal() or (kind.is_numeric() and series.null_count()):
+        series = series.cast(nw.Float64)
+    is_text = kind in (nw.String, nw.Categorical, nw.Enum, nw.Object)
+    if is_text or (kind == nw.Boolean and series.null_count()):
+        return np.fromiter(series.to_list(), object, len(series))
+    column: NDArray[Any] = series.to_numpy()
+    return column
 
 
-def _column(name: str, given: Any) -> NDArray[Any]:
-    column = _array(f"column {name!r}", given.to_numpy() if hasattr(given, "to_numpy") else given)
+def _read_column(name: str, values: Any) -> NDArray[Any]:
+    """A column of a mapping: an array, a list, or a series of a frame."""
+    series = nw.from_native(values, pass_through=True, allow_series=True)
+    if isinstance(series, nw.Series):
+        return _read_series(series)
+    column = _read_array(f"column {name!r}", values)
     if not column.ndim:
         raise InvalidValue(f"column {name!r} is no column; give one number or one word per row")
     return column
 
 
+def _read_array(name: str, values: Any) -> NDArray[Any]:
+    """An array; masked values are None."""
+    try:
+        array: NDArray[Any] = np.asarray(values)
+        if np.ma.is_masked(values):
+            array = array.astype(object)
+            array[np.ma.getmaskarray(values)] = None
+        return array
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValue(f"{name} is no array: its rows have several lengths") from None
+
+
 def _check_shape(name: str, columns: Mapping[str, NDArray[Any]]) -> None:
-    lengths = {key: len(one) for key, one in columns.items()}
+    lengths = {key: len(column) for key, column in columns.items()}
     if not lengths or not min(lengths.values()):
         raise InvalidValue(f"{name} is empty; give at least one column and one row")
     if len(set(lengths.values())) > 1:
         raise InvalidValue(f"columns of {name} have {lengths} rows; give as many in each")
 
 
-def _read(given: NDArray[Any]) -> NDArray[np.float64]:
+def _parse_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
     """Texts and objects as numbers; NaN for those that are none."""
-    values = given.tolist()
+    values = column.tolist()
     try:
-        found = given.astype(np.float64)
+        parsed = column.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number(one) for one in values], np.float64)
-    found[[_is_misspelt(one) for one in values]] = math.nan
-    return found
+        parsed = np.array([_parse_number(value) for value in values], np.float64)
+    parsed[[_is_misspelt(value) for value in values]] = math.nan
+    return parsed
 
 
 def _is_misspelt(value: Any) -> bool:
@@ -270,40 +280,27 @@ def _is_misspelt(value: Any) -> bool:
     return isinstance(value, str) and ("_" in value or not value.strip().isascii())
 
 
-def _number(value: Any) -> float:
+def _parse_number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
-def _word(value: Any) -> str | None:
-    """A value as a word, or None where there is none; 1.0 is the word 1."""
-    if isinstance(value, np.generic):
-        value = value.item()
+def _format_value(value: Any) -> str | None:
+    """A value as a text, or None of what is no number and no text; 1.0 is the text 1."""
     if isinstance(value, str):
         return value.strip() or None
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value) if abs(value) < _MOST_WHOLE else f"{Decimal(value):f}"
-    if isinstance(value, np.longdouble):
-        value = float(value)
-    if isinstance(value, Decimal):
-        return _word_of_decimal(value)
-    if isinstance(value, float) and not math.isnan(value):
-        return f"{value:.0f}" if value == value // 1 else str(value)
-    if isinstance(value, Fraction):
-        parts = value.as_integer_ratio()[: 1 if value.denominator == 1 else 2]
-        return "/".join(str(_word(one)) for one in parts)
-    return None
-
-
-def _word_of_decimal(value: Decimal) -> str | None:
-    if value.is_nan():
+    if isinstance(value, numbers.Integral):
+        return f"{Decimal(int(value)):f}"
+    if not isinstance(value, numbers.Real | Decimal):
         return None
-    short = not value.is_finite() or value.adjusted() < _MOST_DIGITS
-    return f"{value:.0f}" if short and value == value.to_integral_value() else str(value)
+    number = _parse_number(value)
+    if math.isnan(number):
+        return None
+    return f"{number:.0f}" if number.is_integer() else str(number)
 
 
 def _is_missing(value: Any) -> bool:
@@ -313,49 +310,47 @@ def _is_missing(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return False
     try:
-        same = bool(value == value)
+        return not bool(value == value)
     except ArithmeticError:
         return True  # a decimal number that signals that it is none
     except (TypeError, ValueError):
         # What pandas calls NA.
         return type(value).__name__ == "NAType"
-    return not same
-
-
-def _is_strange(value: Any) -> bool:
-    """Whether a value is there, and neither a number nor a word."""
-    return _word(value) is None and not _is_missing(value)
 
 
 def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
     """SHA-256 of names, kinds, shapes and values, in their order."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, column in columns.items():
         shape = "x".join(map(str, column.shape))
         # Of numbers that other machines write the other way round, the values count.
         ordered = column.astype(column.dtype.newbyteorder("<"), copy=False)
-        texts = ordered.dtype.kind in "OU"
-        kind = ordered.dtype.kind if texts else ordered.dtype.str
-        told = _bytes("\0".join(map(_told, column.tolist()))) if texts else ordered.tobytes()
-        made.update(_bytes(f"{name}\0{kind}\0{shape}\0{len(told)}\0") + told)
-    return made.hexdigest()
+        is_text = ordered.dtype.kind in "OU"
+        kind = ordered.dtype.kind if is_text else ordered.dtype.str
+        content = (
+            _to_bytes("\0".join(map(_describe_value, column.tolist())))
+            if is_text
+            else ordered.tobytes()
+        )
+        digest.update(_to_bytes(f"{name}\0{kind}\0{shape}\0{len(content)}\0") + content)
+    return digest.hexdigest()
 
 
-def check_digest(found: str, asked: str | None) -> None:
+def check_digest(digest: str, expected: str | None) -> None:
     """Refuse data whose digest is not the one that was asked for, if one was."""
-    if asked is not None and str(asked) != found:
+    if expected is not None and str(expected) != digest:
         raise InvalidValue(
-            f"the SHA-256 digest of the data is {found}, and {str(asked)[:64]} was asked for: "
+            f"the SHA-256 digest of the data is {digest}, and {str(expected)[:64]} was asked for: "
             "these are not the same data"
         )
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     try:
         return repr(value)
     except ValueError:  # a whole number that is too long for it
-        return str(_word(value))
+        return str(_format_value(value))
 
 
-def _bytes(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")

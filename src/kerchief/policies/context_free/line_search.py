@@ -1,9 +1,9 @@
 """Stochastic convex losses on a line, with one question per user: an interval that shrinks.
 
 A. Agarwal, D. Foster, D. Hsu, S. Kakade, A. Rakhlin, "Stochastic convex optimization with bandit
-feedback" (2011), Algorithm 1, as the black box of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang,
-"Locally differentially private (contextual) bandits learning" (2020), Corollary 4. Their Algorithm
-2, for more dimensions, cuts nothing before some 10^13 users; proof of both: `line_search.md`.
+feedback" (2011), Algorithm 1, which is for one dimension. K. Zheng, T. Cai, W. Huang, Z. Li,
+L. Wang, "Locally differentially private (contextual) bandits learning" (2020), Corollary 4, take
+Algorithm 2 as the black box, which is for any dimension and not built. Proof: `line_search.md`.
 """
 
 from __future__ import annotations

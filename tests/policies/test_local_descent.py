@@ -28,6 +28,7 @@ from kerchief.policies.glm.local_descent import Learner, LocalDescent
 from kerchief.policies.glm.local_paper import PrintedDescent, ThreeBlocks, printed_deviation
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privacy.calibration import gaussian_epsilon
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
@@ -290,6 +291,15 @@ def test_the_paper_takes_a_bound_that_rewards_break() -> None:
     policy = paper(link="linear", low=-1.0, high=1.0)
     assert policy.largest == 1.5
     assert policy.query.slope == 2.5
+
+
+def test_printed_noise_breaks_the_promise_for_small_means() -> None:
+    """At ε = 10, δ = 1e-5 and C = 0.3: rewards 2 apart, as noise in [-1, 1] allows, tell more."""
+    epsilon, delta, largest = 10.0, 1e-5, 0.3
+    std = largest * printed_deviation(epsilon, delta)
+    assert gaussian_epsilon(delta, std / 2) > epsilon
+    # Of C = 1 the same two rewards tell less.
+    assert gaussian_epsilon(delta, std / largest / 2) < epsilon
 
 
 def test_in_theory_no_honest_gradient_is_cut() -> None:

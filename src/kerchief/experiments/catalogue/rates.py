@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from kerchief.core.convex import Ball
@@ -18,12 +19,23 @@ WORLDS = FIRST, SECOND, LAST = tuple(f"T={rounds}" for rounds in ROUNDS)
 
 SHORT = (FIRST, SECOND)
 
+
+def root_log_exponent(rounds: tuple[int, ...]) -> float:
+    """The exponent by which √T log T grows from the first number of rounds to the last.
+
+    >>> round(root_log_exponent(ROUNDS), 3)
+    0.611
+    """
+    first, *_, last = rounds
+    return 0.5 + math.log(math.log(last) / math.log(first)) / math.log(last / first)
+
+
 # Every picture here shows regret against rounds.
 _enter = partial(
     enter,
     panels=(),
     axis="rounds",
-    # Below one in 100 000 rounds, though none of these rows needs any.
+    # Below one in 100 000 rounds; only the printed rows, with normal noise, need any.
     delta=1e-6,
     sizes="The paper prints no experiment: worlds and rounds are ours.",
 )
@@ -134,6 +146,13 @@ SMOOTH, STRONG, TWO_STRONG, CURVED, SEARCH = (
     )
 )
 CURVED_PARENT, SEARCH_PARENT = player("one-point-curved"), player("line-search")
+# Algorithm 2 as printed, with its normal noise.
+TWO_PRINTED, TWO_STRONG_PRINTED = (
+    player(f"{name}@paper", trust="local", epsilon=4.0)
+    for name in ("two-point", "two-point-strong")
+)
+# What Table 1 is judged on: Algorithm 1 with one bit in place of its normal noise.
+_ONE_BIT = "with one bit per user and one question"
 
 _enter(
     name="convex-rates",
@@ -142,24 +161,36 @@ _enter(
     source="Zheng et al. 2020, Theorems 3 and 6, Table 1",
     claimed="T^(3/4)/ε with one question per user, √T/ε² with two.",
     holds="Both exponents are seen within 0.07, with one bit per user for any delta. The bounds "
-    "are proved with 1/√ε for one question, and with 1/ε for two.",
+    "are proved with 1/√ε for one question, and with 1/ε for two. With the printed steps and "
+    "normal noise, two questions lose nine to fourteen times as much; regret grows by an exponent "
+    "of 0.66 to 10000 rounds and of 0.52 from there. Guarantees are not equal: normal noise has a "
+    "delta of 1e-6 besides.",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=2)),
-    players=(ONE, TWO),
+    players=(ONE, TWO, TWO_PRINTED),
     full=Size(horizon=1000, replicates=100),
-    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(ONE, TWO)),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(ONE, TWO, TWO_PRINTED)),
     claims=(
         slope(rows([ONE], *WORLDS), 0.75),
         slope(rows([TWO], *WORLDS), 0.5),
         no_steeper(rows([ONE], *WORLDS), 0.75).from_paper(
-            "Table 1", "holds", figures="0.720 ± 0.004, 400 runs"
+            "Table 1",
+            "holds",
+            figures="0.720 ± 0.004, 400 runs",
+            sentence=f"{_ONE_BIT} regret on convex losses grows no faster than rounds^0.75, within "
+            "0.07",
         ),
-        no_steeper(rows([TWO], *WORLDS), 0.5).from_paper(
-            "Table 1", "holds", figures="0.500 ± 0.001, 400 runs"
+        no_steeper(rows([TWO_PRINTED], SECOND, LAST), 0.5).from_paper(
+            "Theorem 6",
+            "holds",
+            figures="0.522 ± 0.002, 100 runs",
+            sentence="by Algorithm 2 as printed, regret on convex losses grows no faster than "
+            "rounds^0.5 from 10000 rounds on, within 0.07",
         ),
         all_of(
             "both keep these bounds",
             [at(ONE, LAST).at_most(7200), at(TWO, LAST).at_most(650)],
         ),
+        at(TWO, SECOND).below(at(TWO_PRINTED, SECOND), times=1 / 6, quick=True),
         no_steeper(rows([TWO], *SHORT), 0.6, quick=True),
         at(TWO, SECOND).below(at(ONE, SECOND), times=0.4, quick=True),
         at(TWO, FIRST).below(at(ONE, FIRST), times=0.7, quick=True),
@@ -172,10 +203,12 @@ _enter(
     source="Zheng et al. 2020, Corollary 4 and Theorem 6, Table 1",
     claimed="T^(2/3)/ε for smooth losses and √T/ε for smooth and strongly convex ones with one "
     "question per user, log T/ε² for strongly convex ones with two.",
-    holds="Both exponents are seen within 0.07, and two questions lose in 100000 rounds less than "
-    "twice what they lose in 10000.",
+    holds="Both exponents are seen within 0.07, with one bit per user, and two questions lose in "
+    "100000 rounds less than twice what they lose in 10000. With the printed steps and normal "
+    "noise two questions lose four to five times as much. Guarantees are not equal: normal noise "
+    "has a delta of 1e-6 besides.",
     settings=by_rounds(ROUNDS, Quadratic.of, domain=Ball(dim=2)),
-    players=(SMOOTH, STRONG, TWO_STRONG),
+    players=(SMOOTH, STRONG, TWO_STRONG, TWO_STRONG_PRINTED),
     full=Size(horizon=1000, replicates=100),
     quick=Size(horizon=1000, replicates=48, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
     claims=(
@@ -185,10 +218,27 @@ _enter(
             [slope(rows([SMOOTH], *WORLDS), 2 / 3), slope(rows([STRONG], *WORLDS), 0.5)],
         ),
         no_steeper(rows([SMOOTH], *WORLDS), 2 / 3).from_paper(
-            "Table 1", "holds", figures="0.671 ± 0.002, 400 runs"
+            "Table 1",
+            "holds",
+            figures="0.671 ± 0.002, 400 runs",
+            sentence=f"{_ONE_BIT} regret on smooth losses grows no faster than rounds^0.667, "
+            "within 0.07",
         ),
         no_steeper(rows([STRONG], *WORLDS), 0.5).from_paper(
-            "Table 1", "holds", figures="0.542 ± 0.003, 400 runs"
+            "Table 1",
+            "holds",
+            figures="0.542 ± 0.003, 400 runs",
+            sentence=f"{_ONE_BIT} regret on smooth and strongly convex losses grows no faster than "
+            "rounds^0.5, within 0.07",
+        ),
+        at(TWO_STRONG_PRINTED, LAST)
+        .below(at(TWO_STRONG_PRINTED, SECOND), times=2.3)
+        .from_paper(
+            "Theorem 6",
+            "holds",
+            figures="323 ± 17 against 212 ± 12, 100 runs",
+            sentence="by Algorithm 2 as printed, regret on strongly convex losses grows like a "
+            "logarithm: less than 2.3 times in the last decade, where √T would be 3.2 times",
         ),
         # log T has no slope.
         at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=2.0),
@@ -223,7 +273,11 @@ _enter(
             [slope(rows([curved], *WORLDS), 2 / 3) for curved in (CURVED, CURVED_PARENT)],
         ),
         no_steeper(rows([CURVED], *WORLDS), 2 / 3).from_paper(
-            "Table 1", "holds", figures="0.676 ± 0.002, 400 runs"
+            "Table 1",
+            "holds",
+            figures="0.676 ± 0.002, 400 runs",
+            sentence=f"{_ONE_BIT} regret on strongly convex losses grows no faster than "
+            "rounds^0.667, within 0.07",
         ),
         at(CURVED, LAST).below(at(ONE, LAST), times=0.95),
         no_steeper(rows([CURVED], *SHORT), 0.7, quick=True),
@@ -235,7 +289,7 @@ _enter(
     title="Stochastic convex losses on a line under local trust: how regret grows",
     summary="an interval that shrinks beside descent: √T up to logarithms, and T^(3/4)",
     source="Zheng et al. 2020, Corollary 4; Agarwal et al. 2011",
-    claimed="√T/ε for stochastic losses, where any convex losses have T^(3/4)/ε.",
+    claimed="√T/ε up to logarithms for stochastic losses, where any convex losses have T^(3/4)/ε.",
     holds="The interval's exponent is 0.617 ± 0.003, with the bound's logarithm in it, and "
     "that of descent is 0.736 ± 0.005 (400 runs).",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=1)),
@@ -248,10 +302,13 @@ _enter(
             "0.07",
             [slope(rows([SEARCH], *WORLDS), 0.6), slope(rows([ONE], *WORLDS), 0.75)],
         ),
-        no_steeper(rows([SEARCH], *WORLDS), 0.5).from_paper(
-            "Corollary 4, without its logarithms",
-            "does not hold here",
+        # Õ hides logarithms: one of them is judged, as in `line_search.md`.
+        no_steeper(rows([SEARCH], *WORLDS), root_log_exponent(ROUNDS)).from_paper(
+            "Corollary 4",
+            "holds",
             figures="0.617 ± 0.003, 400 runs",
+            sentence=f"{_ONE_BIT} on a line, regret on stochastic losses grows no faster than "
+            "√T log T, whose exponent is 0.611 here, within 0.07",
         ),
         at(SEARCH, LAST).below(at(ONE, LAST), times=0.75),
         no_steeper(rows([SEARCH], *SHORT), 0.68, quick=True),

@@ -41,6 +41,27 @@ def test_few_quick_claims_compare_with_uniform_play() -> None:
     assert len(uniform) <= len(quick) / 5, [claim.sentence for claim in uniform]
 
 
+def test_half_of_quick_claims_compare_what_a_reader_chooses_between() -> None:
+    """Another bandit, trust, noise, parameter or world, no privacy, or what a paper prints.
+
+    A bound of our own, and a fall with epsilon of one bandit, do not count.
+    """
+    quick = [claim for _, entry in EXPERIMENTS.items() for claim in entry.claims if claim.quick]
+    choices = [
+        claim
+        for claim in quick
+        if claim.source == "paper"
+        or (
+            not any(key.player.policy == "uniform" for key in claim.needs)
+            and len(
+                {(dataclasses.replace(key.player, epsilon=1), key.world) for key in claim.needs}
+            )
+            > 1
+        )
+    ]
+    assert len(choices) >= len(quick) / 2, (len(choices), len(quick))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_an_experiment_at_quick_size(name: str, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ PAPERS = sorted(
 HEAD = ("printed", "here", "file", "experiment", "remark")
 # Experiments draw the coins of a cohort at once, in place of each device's share.
 SIMULATED = {"coins": "binomial"}
+# In these, a row's files define all of its names.
+WHOLE = [path for path in PAPERS if path.stem in ("locally_private", "shuffle_batched")]
 NAMES = {row["name"] for _, listing in LISTINGS.items() for row in listing()}
 
 
@@ -103,6 +105,23 @@ def drawn(name: str) -> Iterator[object]:
                     yield type(noise.factor if isinstance(noise, ContinualNoise) else noise)
 
 
+def plays(name: str, kinds: tuple[type, ...]) -> bool:
+    """Whether a policy, a privatizer or a noise of an entry's first world is of such a class."""
+    entry = EXPERIMENTS[name]
+    setting = entry.settings[0]
+    horizon = setting.horizon or entry.quick.horizon
+    players = setting.players or entry.players
+    if any(issubclass(kind, kinds) for one in players for kind in POLICIES[one.policy].kinds):
+        return True
+    problem = setting.environment.problem(horizon)
+    for one in players:
+        protected = one.arrange(problem, one.promise(entry.delta, horizon))
+        for privatizer in protected.privatizers.values():
+            if any(isinstance(part, kinds) for part in (privatizer, *privatizer.noises)):
+                return True
+    return False
+
+
 def test_there_is_a_page_for_each_paper() -> None:
     assert len(PAPERS) == 5
 
@@ -153,6 +172,26 @@ def test_files_of_a_row_define_one_of_its_names(paper: Path) -> None:
     for row in rows(paper):
         names, files = quoted(row["here"]), quoted(row["file"])
         assert not names or any(defines(file, name) for file in files for name in names), row
+
+
+@pytest.mark.parametrize("paper", WHOLE, ids=lambda path: path.stem)
+def test_files_of_a_row_define_all_of_its_names(paper: Path) -> None:
+    """An entry of the catalogue names bandits, too, and defines none."""
+    for row in rows(paper):
+        names, files = quoted(row["here"]), quoted(row["file"])
+        files = [file for file in files if "/catalogue/" not in file]
+        assert all(any(defines(file, name) for file in files) for name in names), row
+
+
+@pytest.mark.parametrize("paper", WHOLE, ids=lambda path: path.stem)
+def test_experiments_of_a_row_play_its_classes_and_noises(paper: Path) -> None:
+    """Where a row names no bandit and no world: each experiment plays one of its classes."""
+    for row in rows(paper):
+        names = quoted(row["here"])
+        kinds = tuple(kind for kind in map(resolve, names) if inspect.isclass(kind))
+        if kinds and not {*POLICIES, *ENVIRONMENTS, *CONTEXTS}.intersection(names):
+            for name in quoted(row["experiment"]):
+                assert plays(name, kinds), (row["printed"], name)
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)

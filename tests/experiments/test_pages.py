@@ -214,6 +214,63 @@ def test_half_of_our_claims_are_judged_at_quick_size(name: str) -> None:
     assert 2 * sum(claim.quick for claim in claims) >= len(claims)
 
 
+@pytest.mark.parametrize(
+    ("page_name", "printed"),
+    [
+        ("phased_elimination", "Theorem 5.1, DPE"),
+        ("online_confidence", "Theorem 3.4 and Corollary 3.6, regret"),
+        ("online_confidence", "Theorem C.3, the learner's regret on the losses that it sees"),
+    ],
+)
+def test_a_bound_that_no_run_can_show_names_no_experiment(page_name: str, printed: str) -> None:
+    (paper,) = [path for path in PAPERS if path.stem == page_name]
+    (row,) = [row for row in rows(paper) if row["printed"] == printed]
+    assert not quoted(row["experiment"]), row
+
+
+def test_the_row_of_the_extra_noise_names_a_bandit_that_has_it() -> None:
+    """`test_extra_noise_is_played_by_the_anytime_version` says which one has it."""
+    (paper,) = [path for path in PAPERS if path.stem == "online_confidence"]
+    (row,) = [row for row in rows(paper) if row["printed"].startswith("Perturbation ζ")]
+    assert {*POLICIES}.intersection(quoted(row["here"])) == {"online-linucb-anytime@paper"}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [
+        (
+            "dpe-privacy",
+            {
+                "Figure 2(a)": {"holds", "does not hold here"},
+                "Figure 2(a) with the coins of Algorithm 2": {"does not hold here"},
+                "Section 7, Figure 2(b)": {"does not hold here"},
+            },
+        ),
+        ("dpe-fixed-u", {"Figure 2(c)": {"holds"}}),
+        ("dpe-alpha", {"Remark 5.2": {"holds"}}),
+        ("dp-pe", {"Remark C.8": {"holds"}}),
+        (
+            "online-linucb",
+            {
+                "Figure 1(a)": {"does not hold here"},
+                "Figure 1(b)": {"does not hold here"},
+                "Figure 1(c)": {"holds", "does not hold here"},
+                "Section 5": {"does not hold here"},
+            },
+        ),
+    ],
+)
+def test_figures_of_a_paper_are_judged_as_its_claims(
+    name: str, verdicts: dict[str, set[str]]
+) -> None:
+    claims = [claim for claim in EXPERIMENTS[name].claims if claim.source == "paper"]
+    recorded: dict[str, set[str]] = {}
+    for claim in claims:
+        recorded.setdefault(claim.place, set()).add(claim.recorded)
+    assert recorded == verdicts
+    assert all(claim.figures for claim in claims)
+
+
 def test_page_shows_claims_of_papers_with_their_verdicts() -> None:
     section = page().partition("\n## dpe-privacy\n")[2].partition("\n## ")[0]
     ours, _, paper = section.partition("| the paper's claim | where | verdict | figures |")

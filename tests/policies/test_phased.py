@@ -27,6 +27,7 @@ from kerchief.policies.phased.elimination import Elimination, State
 from kerchief.policies.registry import Mode
 from kerchief.policies.yardsticks import UniformPopulation
 from kerchief.privacy import Trust
+from kerchief.privacy.calibration import gaussian_delta
 
 Floats = NDArray[np.float64]
 CROWD = PopulationProblem(
@@ -251,6 +252,13 @@ def test_exact_widths_by_hand() -> None:
     widths = one._exact_widths(apart, asked, phase, jnp.float64(0.1))
     variance = (0.25 + 0.25) / 10 + 0.1**2 * 2
     np.testing.assert_allclose(widths, [0, 3 * math.sqrt(2 * variance)])
+
+
+def test_printed_deviation_exposes_most_clients_at_the_papers_setting() -> None:
+    """Theorem 4.2 at ε = 10, δ = 0.25: the deviation over the sensitivity is √(2 ln 5)/10."""
+    assert gaussian_delta(10.0, math.sqrt(2 * math.log(1.25 / 0.25)) / 10) == pytest.approx(
+        0.79, abs=0.005
+    )
 
 
 def test_paper_width_by_hand() -> None:

@@ -210,6 +210,27 @@ def test_the_printed_constants() -> None:
     assert online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1, least=0.1).ridge == 500**-0.25
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rounds"),
+    [(10.0, 0.1, 1e7), (10.0, 1e-5, 2e8), (1.0, 0.1, 1e11), (0.2, 0.1, 1.1e14)],
+)
+def test_printed_bound_beats_the_trivial_one_late(
+    epsilon: float, delta: float, rounds: float
+) -> None:
+    """Theorem C.2 on the sum of squared distances, with an eigenvalue of 1/5, against 4T."""
+
+    def bound(horizon: int) -> float:
+        steepest = online_paper.printed_gradient_bound(
+            std=printed_std(epsilon, delta), perturbation=0.0, radius=1.0, horizon=horizon
+        )
+        return online_paper.printed_square(
+            steepest=steepest, convexity=0.4, radius=1.0, horizon=horizon
+        )[1]
+
+    assert bound(round(rounds)) < 4 * rounds
+    assert bound(round(rounds / 2)) > 4 * rounds / 2
+
+
 def test_printed_sums_have_what_the_perturbation_adds_on_average() -> None:
     """Lemma 3.3: Ṽ and ũ are of x + ζ + η; on average ζ adds Δ² I and Δ² θ_t for each user."""
     plain = online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1)

@@ -277,6 +277,7 @@ def test_page_shows_claims_of_papers_with_their_verdicts() -> None:
     assert "does not hold here" not in ours
     (line,) = [line for line in paper.splitlines() if "very close to no privacy" in line]
     assert "| Section 7, Figure 2(b) | does not hold here | 210 000" in line
+    assert line.endswith("| yes |")
 
 
 def test_the_page_of_the_catalogue_is_fresh() -> None:

@@ -21,7 +21,7 @@ _MOST_LABELS = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Aims:
-    """The arms by name, what they bring as `Supervised.of` takes it, and how that was declared.
+    """Names of arms, their rewards as `Supervised.of` takes them, and the declaration.
 
     Attributes:
         source: the labels or rewards, where they were given apart from the features.
@@ -39,75 +39,79 @@ def aims_of(
     rewards: Sequence[str],
     reward_range: tuple[float, float] | None,
 ) -> Aims:
-    """Find out which of the forms was given; see `from_supervised`."""
-    if not isinstance(rewards, tuple | list) or not all(isinstance(one, str) for one in rewards):
+    """Read the arms and their rewards in any form that `from_supervised` takes."""
+    if not isinstance(rewards, tuple | list) or not all(
+        isinstance(column, str) for column in rewards
+    ):
         raise InvalidValue("rewards are no list of columns; name one column per arm")
     if (y is None) != bool(rewards):
         raise InvalidValue("labels and rewards are both given, or neither is; give one of them")
     if y is None:
-        return _rewarded(table, tuple(rewards), reward_range)
+        return _read_rewards(table, tuple(rewards), reward_range)
     if _is_table(y):
-        given = _same_length(table, read_table(y, name="the table of rewards"))
-        aims = _rewarded(given, tuple(given.columns), reward_range)
-        return dataclasses.replace(aims, source=given)
+        reward_table = _require_same_length(table, read_table(y, name="the table of rewards"))
+        aims = _read_rewards(reward_table, tuple(reward_table.columns), reward_range)
+        return dataclasses.replace(aims, source=reward_table)
     if reward_range is not None:
         raise InvalidValue(
             f"the range of rewards is {reward_range}, and labels bring 0 or 1; leave it out"
         )
     if isinstance(y, str):
-        return _labelled(table, y)
-    labels = _same_length(table, read_table({"label": y}, name="the labels"))
-    return dataclasses.replace(_labelled(labels, "label"), source=labels)
+        return _read_labels(table, y)
+    labels = _require_same_length(table, read_table({"label": y}, name="the labels"))
+    return dataclasses.replace(_read_labels(labels, "label"), source=labels)
 
 
 def _is_table(y: Any) -> bool:
-    """Whether it has columns; a column of a frame has none itself."""
+    """Whether labels come as a table; a single column of a frame is none."""
     if isinstance(y, Mapping) or is_frame(y):
         return True
     rows = isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray)
     return bool(rows) or len(getattr(y, "shape", ())) == 2
 
 
-def _same_length(table: Table, other: Table) -> Table:
-    if other.rows != table.rows:
+def _require_same_length(table: Table, targets: Table) -> Table:
+    """Return labels or rewards, if they are as many as the users."""
+    if targets.rows != table.rows:
         raise InvalidValue(
-            f"{other.name} have {other.rows} rows and the features {table.rows}; give one per user"
+            f"{targets.name} have {targets.rows} rows and the features {table.rows}; give one per "
+            "user"
         )
-    return other
+    return targets
 
 
-def _labelled(table: Table, label: str) -> Aims:
-    """One arm per label: those that are declared, or those in the data."""
+def _read_labels(table: Table, label: str) -> Aims:
+    """Make one arm per label: those that are declared, or those in the data."""
     name, _, text = label.partition("=")
     name = name.strip()
-    words = words_of(text) if text else _sorted(table.words(name).tolist())
-    if len(words) > _MOST_LABELS:
+    arms = words_of(text) if text else _sort_labels(table.words(name).tolist())
+    if len(arms) > _MOST_LABELS:
         raise InvalidValue(
-            f"column {name!r} has {len(words)} different labels; there may be {_MOST_LABELS}: "
+            f"column {name!r} has {len(arms)} different labels; there may be {_MOST_LABELS}: "
             "declare fewer arms, or give rewards"
         )
-    if len(words) < 2:
-        who = "one label is declared for" if text else "there is one label alone in"
-        raise InvalidValue(f"{who} column {name!r}; give two or more to choose from")
-    labels = Category(name=name, values=words)
-    described = {"label": labels.texts()[0] if text else name}
-    return Aims(arms=words, given={"labels": labels.places(table)}, described=described)
+    if len(arms) < 2:
+        problem = "one label is declared for" if text else "there is one label alone in"
+        raise InvalidValue(f"{problem} column {name!r}; give two or more to choose from")
+    category = Category(name=name, values=arms)
+    described = {"label": category.texts()[0] if text else name}
+    return Aims(arms=arms, given={"labels": category.places(table)}, described=described)
 
 
-def _sorted(words: Sequence[str]) -> tuple[str, ...]:
-    """Every word once: whole numbers by their size, others by their letters."""
-    found = sorted(set(words))
-    return tuple(sorted(found, key=Decimal) if all(map(_whole, found)) else found)
+def _sort_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Sort labels without repeats: whole numbers by size, others by letters."""
+    ordered = sorted(set(labels))
+    return tuple(sorted(ordered, key=Decimal) if all(map(_is_whole_number, ordered)) else ordered)
 
 
-def _whole(word: str) -> bool:
-    return word.isascii() and word.removeprefix("-").isdigit()
+def _is_whole_number(label: str) -> bool:
+    return label.isascii() and label.removeprefix("-").isdigit()
 
 
-def _rewarded(
+def _read_rewards(
     table: Table, columns: tuple[str, ...], reward_range: tuple[float, float] | None
 ) -> Aims:
-    """One arm per column of rewards."""
+    """Make one arm per column of rewards."""
     if reward_range is None:
         raise InvalidValue(
             "rewards have no declared range; declare their least and greatest value, such as 0:1: "
@@ -116,12 +120,14 @@ def _rewarded(
     low, high = declared_range(reward_range)
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise InvalidValue(f"rewards are in columns {columns}; name two or more, none twice")
-    found = [table.numbers(name, or_words=False) for name in columns]
-    for name, column in zip(columns, found, strict=True):
-        said = f"lies outside the declared range of rewards {low:g}:{high:g}; declare a wider one"
-        table.refuse(name, (column < low) | (column > high), said)
+    values = [table.numbers(name, or_words=False) for name in columns]
+    for name, column in zip(columns, values, strict=True):
+        complaint = (
+            f"lies outside the declared range of rewards {low:g}:{high:g}; declare a wider one"
+        )
+        table.refuse(name, (column < low) | (column > high), complaint)
     return Aims(
         arms=columns,
-        given={"rewards": np.stack(found, axis=1), "low": low, "high": high},
+        given={"rewards": np.stack(values, axis=1), "low": low, "high": high},
         described={"rewards": columns, "reward_range": f"{low:.17g}:{high:.17g}"},
     )

@@ -19,13 +19,13 @@ from kerchief.environments.ranges import RANGED_CONSTANT
 
 
 def nothing(given: object) -> bool:
-    """Whether something was left out, or is empty."""
+    """Whether an option was left out, or is empty."""
     return given is None or (isinstance(given, Sequence | Mapping) and not given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ReadLogs:
-    """Logs, and what is known of where they come from.
+    """Logs with their source and the declaration of their features.
 
     Attributes:
         source: what they were read from, before features were chosen: a table, or logs.
@@ -50,17 +50,18 @@ class AskedFeatures:
     intercept: float | None = None
 
     def check(self) -> None:
-        """Refuse what would not be heard: a constant is put behind declared bounds alone."""
+        """Refuse an intercept where no features have declared bounds."""
         if self.intercept is None:
             return
-        given = validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
+        intercept = validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
         if isinstance(self.features, Declaration):
             raise InvalidValue(
-                f"intercept is {given}, and the declaration of features says its own; leave it out"
+                f"intercept is {intercept}, and the declaration of features says its own; leave it "
+                "out"
             )
         if not self.bounded:
             raise InvalidValue(
-                f"intercept is {given}, and no features have declared bounds, behind which it "
+                f"intercept is {intercept}, and no features have declared bounds, behind which it "
                 "would stand; declare them, or leave it out"
             )
 
@@ -71,18 +72,22 @@ class AskedFeatures:
 
     @property
     def bare(self) -> tuple[str, ...]:
-        """Their names, where names are all that is given; none where bounds are, too."""
-        words = [self.features] if isinstance(self.features, str) else self.features
-        if isinstance(words, Declaration | Mapping):
+        """Names of the features without bounds; none where bounds are given, too."""
+        features = [self.features] if isinstance(self.features, str) else self.features
+        if isinstance(features, Declaration | Mapping):
             return ()
-        if not isinstance(words, Sequence):
-            raise InvalidValue(f"features are a {type(words).__name__}; give texts, or a mapping")
-        if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
+        if not isinstance(features, Sequence):
+            raise InvalidValue(
+                f"features are a {type(features).__name__}; give texts, or a mapping"
+            )
+        if not all(isinstance(text, str) for text in features) or any(
+            "=" in text for text in features
+        ):
             return ()
-        return tuple(name.strip() for one in words for name in one.split(",") if name.strip())
+        return tuple(name.strip() for text in features for name in text.split(",") if name.strip())
 
     def in_lines(self, *, declared: bool) -> tuple[str, ...] | None:
-        """The names to read of lines that may have others; None for all that there are.
+        """Names of features to read from lines; None for all features that lines have.
 
         Where arms are declared, names are too: one that stands for whatever there is would let a
         single line say how many numbers are released.
@@ -99,76 +104,76 @@ class AskedFeatures:
         return None if wild else names
 
     def never_absent(self) -> tuple[str, ...]:
-        """Those whose declared range has no 0, which is what a line without them would say."""
+        """Features whose declared range excludes 0, the value of a missing feature."""
         if not self.bounded:
             return ()
-        ranged = (one for one in self.declaration().features if isinstance(one, Ranged))
-        return tuple(one.name for one in ranged if not one.low <= 0 <= one.high)
+        ranged = (feature for feature in self.declaration().features if isinstance(feature, Ranged))
+        return tuple(feature.name for feature in ranged if not feature.low <= 0 <= feature.high)
 
     def declaration(self) -> Declaration:
-        """Their public bounds."""
+        """Build the declaration of the features."""
         intercept = RANGED_CONSTANT if self.intercept is None else self.intercept
         return Declaration.of(self.features, norm=self.norm, intercept=intercept)
 
     def whole(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The bare names, with every `*` replaced by the columns that it stands for."""
-        found = ([one] if one in columns else matching(one, columns) for one in self.bare)
-        return tuple(itertools.chain.from_iterable(found))
+        groups = ([name] if name in columns else matching(name, columns) for name in self.bare)
+        return tuple(itertools.chain.from_iterable(groups))
 
     def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
-        """Their rows: numbers as they are, or scaled as is declared."""
+        """Encode features of a table: raw numbers, or scaled as is declared."""
         if nothing(self.features):
             return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
         if not self.bounded:
             names = self.whole(table.free)
-            if twice := [one for place, one in enumerate(names) if one in names[:place]]:
-                raise InvalidValue(f"feature {twice[0]!r} is named twice; name it once")
+            if repeated := [name for place, name in enumerate(names) if name in names[:place]]:
+                raise InvalidValue(f"feature {repeated[0]!r} is named twice; name it once")
             rows = np.stack([table.numbers(name) for name in names], axis=1)
             return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
-        declared = self.declaration().on(table.free)
-        return declared.encode(table), declared
+        declaration = self.declaration().on(table.free)
+        return declaration.encode(table), declaration
 
     def of(self, logs: Logs) -> ReadLogs:
-        """Logs with the features that were asked for, out of those that they have."""
+        """Select the features that were asked for from those that the logs have."""
         if nothing(self.features):
-            made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
-            return ReadLogs(logs=logs, source=logs, declaration=None, encoded=made)
+            unencoded = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
+            return ReadLogs(logs=logs, source=logs, declaration=None, encoded=unencoded)
         if not logs.dim:
             raise InvalidValue("features are declared, and the users of these logs have none")
         columns = dict(zip(logs.names, logs.contexts.T, strict=True))
         table = read_table(columns, name="the logs")
-        encoded, declared = self.encode(table)
-        chosen = dataclasses.replace(logs, **self.fields(table, encoded.rows, declared))
-        return ReadLogs(logs=chosen, source=logs, declaration=declared, encoded=encoded)
+        encoded, declaration = self.encode(table)
+        selected = dataclasses.replace(logs, **self.fields(table, encoded.rows, declaration))
+        return ReadLogs(logs=selected, source=logs, declaration=declaration, encoded=encoded)
 
     def fields(self, table: Table, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
-        """What they are in logs."""
+        """Build the fields of `Logs` that hold encoded features."""
         if declared is None:
             return {"contexts": rows, "names": self.whole(table.free)}
         public = {"norm": declared.norm, "constant": declared.intercept}
-        return {"contexts": rows, "names": _coordinates(declared), **public}
+        return {"contexts": rows, "names": _name_coordinates(declared), **public}
 
 
-def _coordinates(declared: Declaration) -> tuple[str, ...]:
+def _name_coordinates(declaration: Declaration) -> tuple[str, ...]:
     """A name for every coordinate of an encoded row."""
-    found: list[str] = []
-    for one in declared.features:
-        if isinstance(one, Category) and one.dim > 1:
+    names: list[str] = []
+    for feature in declaration.features:
+        if isinstance(feature, Category) and feature.dim > 1:
             # Names that a list of bare names can hold, where such a table is read again.
-            found += [
-                f"{one.name}:{place if set(value) & set('=,|') else value}"
-                for place, value in enumerate(one.values)
+            names += [
+                f"{feature.name}:{place if set(value) & set('=,|') else value}"
+                for place, value in enumerate(feature.values)
             ]
         else:
-            found += one.names
-    return _different((*found, "constant") if declared.intercept else found)
+            names += feature.names
+    return _make_unique((*names, "constant") if declaration.intercept else names)
 
 
-def _different(names: Sequence[str]) -> tuple[str, ...]:
-    """The same, with a mark behind those that are there already."""
-    found: dict[str, None] = {}
+def _make_unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Append marks to repeated names until all names differ."""
+    unique: dict[str, None] = {}
     for name in names:
-        while name in found:
+        while name in unique:
             name += "'"
-        found[name] = None
-    return tuple(found)
+        unique[name] = None
+    return tuple(unique)

@@ -45,8 +45,8 @@ class Declaration:
     >>> from kerchief.data.tables import read_table
     >>> public = Declaration.of("age=18:90, plan=basic|gold")
     >>> table = read_table({"age": [18, 99], "plan": ["gold", "basic"]})
-    >>> made = public.encode(table)
-    >>> made.rows.round(2), made.clipped
+    >>> encoded = public.encode(table)
+    >>> encoded.rows.round(2), encoded.clipped
     (array([[-0.71,  0.71,  0.5 ],
            [ 0.71, -0.71,  0.5 ]]), array([False,  True]))
     """
@@ -55,14 +55,14 @@ class Declaration:
     intercept: float = RANGED_CONSTANT
 
     def __post_init__(self) -> None:
-        """Check that there are features, and none twice."""
+        """Check that features are declared, and none of them twice."""
         validate.plain(self)
         validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
         if not isinstance(self.features, tuple) or not self.features:
-            raise InvalidValue(f"no feature is declared; {_HOW}")
-        if not all(isinstance(one, Feature) for one in self.features):
-            raise InvalidValue(f"features are not all declared; {_HOW}")
-        names = [name for one in self.features for name in one.names]
+            raise InvalidValue(f"no feature is declared; {_REMEDY}")
+        if not all(isinstance(feature, Feature) for feature in self.features):
+            raise InvalidValue(f"features are not all declared; {_REMEDY}")
+        names = [name for feature in self.features for name in feature.names]
         for place, name in enumerate(names):
             if name in names[:place]:
                 raise InvalidValue(f"feature {name!r} is declared twice; declare it once")
@@ -82,30 +82,31 @@ class Declaration:
         """
         if isinstance(features, Declaration):
             if norm is not None:
-                given = validate.positive("norm", norm)
+                checked_norm = validate.positive("norm", norm)
                 raise InvalidValue(
-                    f"norm is {given}, and the declaration of features says its own; leave it out"
+                    f"norm is {checked_norm}, and the declaration of features says its own; leave "
+                    "it out"
                 )
             return features
-        found = [_feature(name, bounds) for name, bounds in _pairs(features)]
-        bare = tuple(one for one in found if isinstance(one, str))
-        declared = tuple(one for one in found if not isinstance(one, str))
+        entries = [_build_feature(name, bounds) for name, bounds in _split_features(features)]
+        bare = tuple(entry for entry in entries if isinstance(entry, str))
+        bounded = tuple(entry for entry in entries if not isinstance(entry, str))
         if bare and norm is None:
-            raise InvalidValue(f"feature {bare[0]!r} has no declared range; {_HOW}")
+            raise InvalidValue(f"feature {bare[0]!r} has no declared range; {_REMEDY}")
         if norm is not None and not bare:
-            if not declared:
+            if not bounded:
                 raise InvalidValue(
                     f"norm is {norm}, and no features are named; name them, such as x* for all "
                     "columns of an array"
                 )
             raise InvalidValue(f"norm is {norm}, and every feature has a range; leave it out")
         vector = () if norm is None else (Vector(names=bare, norm=norm),)
-        return cls(features=(*declared, *vector), intercept=intercept)
+        return cls(features=(*bounded, *vector), intercept=intercept)
 
     @property
     def dim(self) -> int:
         """How many coordinates a row has, the constant included."""
-        return sum(one.dim for one in self.features) + (self.intercept > 0)
+        return sum(feature.dim for feature in self.features) + (self.intercept > 0)
 
     @property
     def norm(self) -> float:
@@ -113,50 +114,57 @@ class Declaration:
         return math.hypot(1.0, self.intercept)
 
     def on(self, columns: Iterable[str]) -> Declaration:
-        """The same with every `*` replaced by the columns that it stands for."""
+        """Replace every feature with a `*` by features of the columns that match."""
         names = list(columns)
-        found = [one for feature in self.features for one in _expanded(feature, names)]
-        return dataclasses.replace(self, features=tuple(found))
+        expanded = [
+            column_feature
+            for feature in self.features
+            for column_feature in _expand_feature(feature, names)
+        ]
+        return dataclasses.replace(self, features=tuple(expanded))
 
     def encode(self, table: Table) -> Encoded:
-        """The features of every row, and which rows had a value beyond its bounds.
+        """Encode the features of every row, and mark rows with a value beyond its bounds.
 
         How many were clipped is not private: it is for simulations alone.
         """
         features = self.on(table.free).features
-        parts, usual = [one.encode(table) for one in features], sum(one.usual for one in features)
+        parts, usual = (
+            [feature.encode(table) for feature in features],
+            sum(feature.usual for feature in features),
+        )
         pairs = zip(features, parts, strict=True)
-        rows = into_ball(np.concatenate([one.rows for one in parts], axis=1), usual)
+        rows = into_ball(np.concatenate([part.rows for part in parts], axis=1), usual)
         constant = np.full((len(rows), int(self.intercept > 0)), self.intercept)
-        shares = ((", ".join(one.names), float(part.clipped.mean())) for one, part in pairs)
+        shares = ((", ".join(feature.names), float(part.clipped.mean())) for feature, part in pairs)
         return Encoded(
             rows=np.concatenate([rows, constant], axis=1),
-            clipped=np.any([one.clipped for one in parts], axis=0),
+            clipped=np.any([part.clipped for part in parts], axis=0),
             shares=tuple((name, share) for name, share in shares if share),
         )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are declared, some with a `*`."""
-        return tuple(name for one in self.features for name in one.names)
+        return tuple(name for feature in self.features for name in feature.names)
 
     def texts(self) -> tuple[str, ...]:
         """Every feature as it can be declared again."""
-        return tuple(text for one in self.features for text in one.texts())
+        return tuple(text for feature in self.features for text in feature.texts())
 
     @property
     def vector_norm(self) -> float | None:
         """The declared norm of the features without ranges."""
-        norms = [one.norm for one in self.features if isinstance(one, Vector)]
+        norms = [feature.norm for feature in self.features if isinstance(feature, Vector)]
         return norms[0] if norms else None
 
 
 Declared: TypeAlias = Declaration | str | Iterable[str] | Mapping[str, Any]
-"""What a declaration can be made from."""
+"""Anything that `Declaration.of` reads."""
 
-_REWARDS = (-1e9, 1e9)
+_REWARD_BOUNDS = (-1e9, 1e9)
 
-_HOW = (
+_REMEDY = (
     "declare what is public, as in age=18:90 for a range or plan=basic|gold for words: bounds are "
     "never read off the data, since noise and clipping rest on them"
 )
@@ -167,39 +175,39 @@ def is_empty(features: Declared) -> bool:
     return isinstance(features, str | tuple | list | dict) and not features
 
 
-def _pairs(features: Any) -> list[tuple[str, Any]]:
-    """Names, each with whatever says its bounds."""
+def _split_features(features: Any) -> list[tuple[str, Any]]:
+    """Split a declaration into names and bounds."""
     if isinstance(features, Mapping):
         return list(features.items())
     try:
         texts = [features] if isinstance(features, str) else list(features)
     except TypeError:
-        raise InvalidValue(f"features are a {type(features).__name__}; {_HOW}") from None
-    found = []
+        raise InvalidValue(f"features are a {type(features).__name__}; {_REMEDY}") from None
+    entries = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidValue(f"a feature is a {type(text).__name__} and no text; {_HOW}")
-        found += [one.partition("=") for one in parted(text, ",") if one]
-    return [(name.strip(), bounds.strip() or None) for name, _, bounds in found]
+            raise InvalidValue(f"a feature is a {type(text).__name__} and no text; {_REMEDY}")
+        entries += [entry.partition("=") for entry in parted(text, ",") if entry]
+    return [(name.strip(), bounds.strip() or None) for name, _, bounds in entries]
 
 
-def _feature(name: str, bounds: Any) -> Ranged | Category | str:
-    """One feature; a bare name where nothing is said about it."""
+def _build_feature(name: str, bounds: Any) -> Ranged | Category | str:
+    """Build one feature; a bare name where no bounds are given."""
     check_name(name)
     if isinstance(bounds, str):
-        bounds = _read(name, bounds)
+        bounds = _read_bounds(name, bounds)
     match bounds:
         case None:
             return name
         case [low, high] if not isinstance(low, str) and not isinstance(high, str):
             return Ranged(name=name, low=low, high=high)
-        case [*words]:
-            return Category(name=name, values=tuple(words))
-    raise InvalidValue(f"bounds of {name!r} are neither a range nor words; {_HOW}")
+        case [*values]:
+            return Category(name=name, values=tuple(values))
+    raise InvalidValue(f"bounds of {name!r} are neither a range nor words; {_REMEDY}")
 
 
-def _read(name: str, text: str) -> tuple[Any, ...]:
-    """The bounds in a text."""
+def _read_bounds(name: str, text: str) -> tuple[Any, ...]:
+    """Read the bounds of a feature from a text."""
     if "|" in text:
         return words_of(text)
     low, colon, high = text.partition(":")
@@ -208,25 +216,29 @@ def _read(name: str, text: str) -> tuple[Any, ...]:
             return float(low), float(high)
     except ValueError:
         pass
-    raise InvalidValue(f"bounds of {name!r} are {text[:80]!r}, neither a range nor words; {_HOW}")
+    raise InvalidValue(
+        f"bounds of {name!r} are {text[:80]!r}, neither a range nor words; {_REMEDY}"
+    )
 
 
-def _expanded(feature: Feature, columns: list[str]) -> list[Feature]:
+def _expand_feature(feature: Feature, columns: list[str]) -> list[Feature]:
     if isinstance(feature, Vector):
-        names = [name for one in feature.names for name in matching(one, columns)]
+        names = [name for pattern in feature.names for name in matching(pattern, columns)]
         return [dataclasses.replace(feature, names=tuple(names))]
-    return [dataclasses.replace(feature, name=one) for one in matching(feature.name, columns)]
+    return [dataclasses.replace(feature, name=name) for name in matching(feature.name, columns)]
 
 
 def matching(name: str, columns: Sequence[str]) -> list[str]:
     """The columns that a name with a `*` stands for."""
     if "*" not in name:
         return [name]
-    found = fnmatch.filter(columns, name)
-    if not found:
-        known = ", ".join(columns[:40]) or "none"
-        raise InvalidValue(f"no column is like {name!r}; those that may be features are {known}")
-    return found
+    matches = fnmatch.filter(columns, name)
+    if not matches:
+        candidates = ", ".join(columns[:40]) or "none"
+        raise InvalidValue(
+            f"no column is like {name!r}; those that may be features are {candidates}"
+        )
+    return matches
 
 
 def declared_range(given: object) -> tuple[float, float]:
@@ -237,6 +249,8 @@ def declared_range(given: object) -> tuple[float, float]:
     """
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise InvalidValue("reward_range is no pair; declare the least and the greatest reward")
-    low, high = (validate.between("reward_range", one, *_REWARDS, closed=True) for one in given)
+    low, high = (
+        validate.between("reward_range", bound, *_REWARD_BOUNDS, closed=True) for bound in given
+    )
     validate.at_least("width of reward_range", high - low, 1e-9)
     return low, high

@@ -14,11 +14,11 @@ WORDS = (
     *("norm", "intercept", "orders"),
     *("action", "reward", "propensity", "user", "arm_norm", "least_propensity"),
 )
-"""What may be declared."""
+"""Options that a declaration may hold."""
 
 
 def read_declared(path: Path) -> dict[str, Any]:
-    """What a TOML file declares about data, by the words of the command line.
+    """Read what a TOML file declares about data, by names of command-line options.
 
     Features are a table of ranges and words, or a list of texts; the rest is as on the command
     line::
@@ -29,11 +29,11 @@ def read_declared(path: Path) -> dict[str, Any]:
         town = ["Rome", "Oslo", "other"]
     """
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InvalidValue(f"the declaration {str(path)!r} cannot be read: {reason}") from error
-    known: Registry[str] = Registry("declaration")
-    for word in WORDS:
-        known.add(word, word)
-    return {known[name.replace("-", "_")]: value for name, value in found.items()}
+    options: Registry[str] = Registry("declaration")
+    for option in WORDS:
+        options.add(option, option)
+    return {options[name.replace("-", "_")]: value for name, value in content.items()}

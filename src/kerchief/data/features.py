@@ -56,12 +56,12 @@ class Ranged:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its column."""
+        """The column of this feature, as a tuple of one."""
         return (self.name,)
 
     def texts(self) -> tuple[str, ...]:
-        """As it can be declared again."""
-        return (f"{self.name}={_short(self.low)}:{_short(self.high)}",)
+        """Texts that declare this feature again."""
+        return (f"{self.name}={_format_number(self.low)}:{_format_number(self.high)}",)
 
     @property
     def dim(self) -> int:
@@ -70,14 +70,16 @@ class Ranged:
 
     @property
     def usual(self) -> float:
-        """The usual square: few data fill their ranges."""
+        """Usual squared norm: few data fill their ranges."""
         return 0.25
 
     def encode(self, table: Table) -> Encoded:
-        """One coordinate, and which values were cut."""
+        """Encode values to one coordinate, and mark those that were clipped."""
         values, half = table.numbers(self.name), self.high / 2 - self.low / 2
-        cut = np.clip(values, self.low, self.high)
-        return Encoded(rows=((cut - self.low) / half - 1)[:, None], clipped=cut != values)
+        clipped_values = np.clip(values, self.low, self.high)
+        return Encoded(
+            rows=((clipped_values - self.low) / half - 1)[:, None], clipped=clipped_values != values
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,8 +99,10 @@ class Category:
         """Check the list."""
         check_name(self.name)
         values = self.values
-        words = isinstance(values, tuple) and all(isinstance(one, str) and one for one in values)
-        if not words or len(values) < 2 or len(set(values)) < len(values):
+        are_texts = isinstance(values, tuple) and all(
+            isinstance(value, str) and value for value in values
+        )
+        if not are_texts or len(values) < 2 or len(set(values)) < len(values):
             raise InvalidValue(
                 f"values of {self.name!r} are not two or more different words; declare them as "
                 f"{self.name}=first|second"
@@ -106,36 +110,36 @@ class Category:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its column."""
+        """The column of this feature, as a tuple of one."""
         return (self.name,)
 
     def texts(self) -> tuple[str, ...]:
-        """As it can be declared again."""
-        return (f"{self.name}={'|'.join(map(_escaped, self.values))}",)
+        """Texts that declare this feature again."""
+        return (f"{self.name}={'|'.join(map(_escape_value, self.values))}",)
 
     @property
     def dim(self) -> int:
-        """As many coordinates as values, but one for two of them."""
+        """Number of coordinates: one per value, but a single one for two values."""
         return 1 if len(self.values) == 2 else len(self.values)
 
     @property
     def usual(self) -> float:
-        """The square, which is always the same."""
+        """Squared norm, which all values share."""
         return 1.0
 
     def places(self, table: Table) -> NDArray[np.int64]:
-        """Which of the declared values each row has; a row with another one is named."""
-        words = table.words(self.name).tolist()
-        known = {word: place for place, word in enumerate(self.values)}
-        if OTHER not in known:
-            strange = np.array([word not in known for word in words])
-            said = f"is not declared; declare its value, or a value {OTHER!r} for all the rest"
-            table.refuse(self.name, strange, said)
-        rest = known.get(OTHER, 0)
-        return np.array([known.get(word, rest) for word in words], np.int64)
+        """Index of the declared value of each row; refuse rows with undeclared values."""
+        texts = table.words(self.name).tolist()
+        positions = {value: place for place, value in enumerate(self.values)}
+        if OTHER not in positions:
+            strange = np.array([text not in positions for text in texts])
+            complaint = f"is not declared; declare its value, or a value {OTHER!r} for all the rest"
+            table.refuse(self.name, strange, complaint)
+        rest = positions.get(OTHER, 0)
+        return np.array([positions.get(text, rest) for text in texts], np.int64)
 
     def encode(self, table: Table) -> Encoded:
-        """The coordinates; nothing is ever cut."""
+        """Encode each row by coordinates of its value; no value is ever clipped."""
         places = self.places(table)
         signs = np.array([[-1.0], [1.0]])
         coordinates = signs if self.dim == 1 else np.eye(self.dim)
@@ -168,16 +172,16 @@ class Vector:
         return len(self.names)
 
     def texts(self) -> tuple[str, ...]:
-        """As they can be declared again, beside the norm."""
+        """Texts that declare these features again, beside the norm."""
         return self.names
 
     @property
     def usual(self) -> float:
-        """The greatest square."""
+        """Greatest squared norm."""
         return 1.0
 
     def encode(self, table: Table) -> Encoded:
-        """The columns over the bound, and which rows were shortened."""
+        """Divide columns by the bound, and mark rows that were shortened."""
         rows = np.stack([table.numbers(name) for name in self.names], axis=1) / self.norm
         with np.errstate(over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
@@ -200,26 +204,26 @@ def check_name(name: str) -> None:
 
 
 def parted(text: str, mark: str) -> list[str]:
-    r"""Cut a text at every mark that has no backslash before it, and leave such marks for later.
+    r"""Split a text at every mark that has no backslash before it.
 
     >>> parted(r"town=Rome\, Italy|Oslo, age=0:1", ",")
     ['town=Rome\\, Italy|Oslo', 'age=0:1']
     """
-    return [one.strip() for one in re.split(rf"(?<!\\){re.escape(mark)}", text)]
+    return [part.strip() for part in re.split(rf"(?<!\\){re.escape(mark)}", text)]
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    r"""Words between bars, without the backslashes before bars and commas.
+    r"""Split values at bars, and drop the backslashes before bars and commas.
 
     >>> words_of(r"Rome\, Italy|Oslo")
     ('Rome, Italy', 'Oslo')
     """
-    return tuple(re.sub(r"\\([,|])", r"\1", word) for word in parted(text, "|"))
+    return tuple(re.sub(r"\\([,|])", r"\1", part) for part in parted(text, "|"))
 
 
-def _escaped(word: str) -> str:
-    return re.sub(r"([,|])", r"\\\1", word)
+def _escape_value(value: str) -> str:
+    return re.sub(r"([,|])", r"\\\1", value)
 
 
-def _short(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:.17g}" if float(f"{number:g}") != number else f"{number:g}"

@@ -40,12 +40,16 @@ def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
 
 
 def columns_of(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
-    """The columns of what is, or will be, in a file of this name."""
+    """Parse the content of a file of this name to columns."""
     kind = path.suffix.lower()
-    frame = _parquet(path, content) if kind == ".parquet" else _text(path, content, kind)
+    frame = (
+        _parse_parquet(path, content) if kind == ".parquet" else _parse_text(path, content, kind)
+    )
     names = [name.strip() for name in frame.columns]
     check_names(path.name, names)
-    return {name: one.to_numpy() for name, one in zip(names, frame.iter_columns(), strict=True)}
+    return {
+        name: series.to_numpy() for name, series in zip(names, frame.iter_columns(), strict=True)
+    }
 
 
 def write_file(path: Path | str, content: bytes) -> None:
@@ -60,7 +64,7 @@ def write_file(path: Path | str, content: bytes) -> None:
     draft = place.with_name(f".{secrets.token_hex(8)}-{place.name}")
     try:
         try:
-            _draft(draft, place, content)
+            _write_draft(draft, place, content)
             draft.replace(place)
         finally:
             draft.unlink(missing_ok=True)
@@ -71,27 +75,29 @@ def write_file(path: Path | str, content: bytes) -> None:
         ) from error
 
 
-def _draft(draft: Path, place: Path, content: bytes) -> None:
-    """A file made new, with the rights of what it will replace before anything is in it."""
-    held = place.stat() if place.exists() else None
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if held is None else 0o600)
+def _write_draft(draft: Path, place: Path, content: bytes) -> None:
+    """Write a new file that has the rights of the old one before it has content."""
+    old_status = place.stat() if place.exists() else None
+    handle = os.open(
+        draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old_status is None else 0o600
+    )
     with os.fdopen(handle, "wb") as file:
-        if held is not None:
-            draft.chmod(_rights(handle, held))
+        if old_status is not None:
+            draft.chmod(_rights(handle, old_status))
         file.write(content)
 
 
-def _rights(handle: int, held: os.stat_result) -> int:
-    """The mode of a file, less that of its group where the new one cannot be given to it."""
-    mode = stat.S_IMODE(held.st_mode) & 0o777
+def _rights(handle: int, old_status: os.stat_result) -> int:
+    """Mode of the old file, without group rights where the group cannot be kept."""
+    mode = stat.S_IMODE(old_status.st_mode) & 0o777
     try:
-        os.chown(handle, held.st_uid, held.st_gid)
+        os.chown(handle, old_status.st_uid, old_status.st_gid)
     except PermissionError:
-        return mode if os.fstat(handle).st_gid == held.st_gid else mode & ~0o070
+        return mode if os.fstat(handle).st_gid == old_status.st_gid else mode & ~0o070
     return mode
 
 
-def _parquet(path: Path, content: bytes) -> pl.DataFrame:
+def _parse_parquet(path: Path, content: bytes) -> pl.DataFrame:
     import polars as pl
 
     try:
@@ -104,8 +110,8 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
         ) from None
 
 
-def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
-    """All columns as texts."""
+def _parse_text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
+    """Parse a text file, with all columns as texts."""
     import polars as pl
 
     _check_ends(path, content)
@@ -121,7 +127,7 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
             f"{path.name} cannot be read as {kind[1:].upper()}: it is empty or cut off, is not in "
             "UTF-8, or has a row longer than its heading"
         ) from None
-    names = ["" if one is None else str(one).strip() for one in header]
+    names = ["" if cell is None else str(cell).strip() for cell in header]
     check_names(path.name, names)
     if len(names) == frame.width:
         # Polars leaves quotes of a heading as they were written, twice each.
@@ -146,13 +152,13 @@ def _check_ends(path: Path, content: bytes) -> None:
 
 
 def let_pass(error: BaseException) -> None:
-    """What is no matter of the data: Polars panics, and that is no exception of Python's."""
+    """Raise interrupts and memory errors again, which are no matter of the data."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         raise error
 
 
 def check_names(name: str, columns: Sequence[str]) -> None:
     """Refuse a table in which two columns have one name."""
-    twice = [one for place, one in enumerate(columns) if one in columns[:place]]
-    if twice:
-        raise InvalidValue(f"{name} has two columns called {twice[0]!r}; rename one")
+    repeated = [column for place, column in enumerate(columns) if column in columns[:place]]
+    if repeated:
+        raise InvalidValue(f"{name} has two columns called {repeated[0]!r}; rename one")

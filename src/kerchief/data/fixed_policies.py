@@ -14,7 +14,7 @@ from kerchief.core import validate
 from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.data.logs import Floats, Logs
 
-_LONGEST = 2**26
+_MAX_BYTES = 2**26
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class OneArm:
         validate.whole("arm", self.arm, low=0)
 
     def chances(self, logs: Logs) -> Floats:
-        """One for the arm."""
+        """Chance 1 for the arm where it is allowed, equal chances elsewhere."""
         validate.whole("arm", self.arm, low=0, high=logs.arms - 1)
-        return _among(
+        return _spread_chances(
             logs, np.broadcast_to(np.arange(logs.arms) == self.arm, (logs.rows, logs.arms))
         )
 
@@ -41,8 +41,8 @@ class UniformPlay:
     """Plays all allowed arms with equal chances."""
 
     def chances(self, logs: Logs) -> Floats:
-        """The same for every allowed arm."""
-        return _among(logs, np.ones((logs.rows, logs.arms), bool))
+        """Equal chances for all allowed arms."""
+        return _spread_chances(logs, np.ones((logs.rows, logs.arms), bool))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,54 +68,54 @@ class LinearModel:
     def __post_init__(self) -> None:
         """Check that all numbers are finite."""
         for name, axes in (("by_arm", 2), ("shared", 1), ("intercepts", 1)):
-            given = getattr(self, name)
-            if given is None:
+            value = getattr(self, name)
+            if value is None:
                 continue
-            found = validate.real_array(name, given)
-            if found.ndim != axes or not np.isfinite(found).all():
+            array = validate.real_array(name, value)
+            if array.ndim != axes or not np.isfinite(array).all():
                 raise InvalidValue(
-                    f"{name} has shape {found.shape}, or is not finite; it needs {axes} axes"
+                    f"{name} has shape {array.shape}, or is not finite; it needs {axes} axes"
                 )
-            object.__setattr__(self, name, found)
+            object.__setattr__(self, name, array)
         if self.by_arm is None and self.shared is None and self.intercepts is None:
             raise InvalidValue("the model is empty; give by_arm, shared or intercepts")
 
     def scores(self, logs: Logs) -> Floats:
         """The predicted reward of every arm, rows x arms."""
-        found = np.zeros((logs.rows, logs.arms))
+        scores = np.zeros((logs.rows, logs.arms))
         if self.by_arm is not None:
-            self._fit("by_arm", self.by_arm.shape, (logs.arms, logs.dim))
-            found = found + _row_by_row(logs.contexts, self.by_arm)
+            self._check_shape("by_arm", self.by_arm.shape, (logs.arms, logs.dim))
+            scores = scores + _multiply_rows(logs.contexts, self.by_arm)
         if self.shared is not None:
-            self._fit("shared", self.shared.shape, (logs.arm_dim,))
+            self._check_shape("shared", self.shared.shape, (logs.arm_dim,))
             if logs.arm_features is not None:
-                found = found + _row_by_row(logs.arm_features, self.shared[None])[..., 0]
+                scores = scores + _multiply_rows(logs.arm_features, self.shared[None])[..., 0]
         if self.intercepts is not None:
-            self._fit("intercepts", self.intercepts.shape, (logs.arms,))
-            found = found + self.intercepts
-        return np.nan_to_num(found, posinf=1e300, neginf=-1e300)
+            self._check_shape("intercepts", self.intercepts.shape, (logs.arms,))
+            scores = scores + self.intercepts
+        return np.nan_to_num(scores, posinf=1e300, neginf=-1e300)
 
     def chances(self, logs: Logs) -> Floats:
-        """One for the allowed arm with the greatest score, the first of several."""
+        """Chance 1 for the allowed arm with the greatest score, the first of several."""
         scores = np.where(logs.choices(), self.scores(logs), -np.inf)
         best: Floats = (np.arange(logs.arms) == scores.argmax(axis=1)[:, None]).astype(np.float64)
         return best
 
-    def _fit(self, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        if shape != wanted:
-            raise InvalidValue(f"{name} of the model has shape {shape}; these logs need {wanted}")
+    def _check_shape(self, name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        if shape != expected:
+            raise InvalidValue(f"{name} of the model has shape {shape}; these logs need {expected}")
 
 
-def _row_by_row(features: Floats, parameters: Floats) -> Floats:
-    """Products of every row with every parameter, each to the last bit its own row's alone.
+def _multiply_rows(features: Floats, parameters: Floats) -> Floats:
+    """Multiply rows by parameters so that each product depends on its own row alone.
 
     A product of matrices adds up in an order that follows from how many rows there are, and so
     from how often others came.
     """
-    found = np.zeros((*features.shape[:-1], len(parameters)))
+    products = np.zeros((*features.shape[:-1], len(parameters)))
     for place, column in enumerate(parameters.T):
-        found += features[..., place, None] * column
-    return found
+        products += features[..., place, None] * column
+    return products
 
 
 FixedPolicy: TypeAlias = OneArm | UniformPlay | LinearModel | Callable[[Logs], Any]
@@ -133,25 +133,25 @@ def chances_of(policy: FixedPolicy, logs: Logs) -> Floats:
             f"policy is a {type(policy).__name__}; give OneArm, UniformPlay, a LinearModel, or a "
             "function of logs"
         )
-    given = policy.chances(logs) if own else policy(logs)  # type: ignore[union-attr, operator]
-    found = validate.real_array("chances", given)
-    if found.shape != (logs.rows, logs.arms):
-        raise InvalidValue(f"chances have shape {found.shape}; give {(logs.rows, logs.arms)}")
-    wrong = ~(found >= 0).all(axis=1) | ~(np.abs(found.sum(axis=1) - 1) <= 1e-6)
-    wrong |= (found * ~logs.choices()).any(axis=1)
+    raw = policy.chances(logs) if own else policy(logs)  # type: ignore[union-attr, operator]
+    chances = validate.real_array("chances", raw)
+    if chances.shape != (logs.rows, logs.arms):
+        raise InvalidValue(f"chances have shape {chances.shape}; give {(logs.rows, logs.arms)}")
+    wrong = ~(chances >= 0).all(axis=1) | ~(np.abs(chances.sum(axis=1) - 1) <= 1e-6)
+    wrong |= (chances * ~logs.choices()).any(axis=1)
     if wrong.any():
         raise InvalidValue(
             f"row {int(wrong.argmax()) + 1}: chances are negative, do not add up to 1, or are of "
             "arms that are not allowed"
         )
-    return found
+    return chances
 
 
 def read_model(path: Path | str) -> LinearModel:
     """Read a JSON object with `by_arm`, `shared` or `intercepts`."""
     try:
         with Path(path).open("rb") as file:
-            content = json.loads(file.read(_LONGEST + 1))
+            content = json.loads(file.read(_MAX_BYTES + 1))
     except OSError as error:
         raise CodecError(f"{path} cannot be read ({error.strerror}); give a file") from error
     except (ValueError, RecursionError):
@@ -161,10 +161,12 @@ def read_model(path: Path | str) -> LinearModel:
     return LinearModel(**content)
 
 
-def _among(logs: Logs, wanted: Any) -> Floats:
-    """Equal chances for arms that are wanted and allowed, or for the allowed if there are none."""
+def _spread_chances(logs: Logs, preferred: Any) -> Floats:
+    """Spread chances over preferred arms, or all allowed arms if none is preferred."""
     allowed = logs.choices()
-    both = wanted & allowed
-    both = np.where(both.any(axis=1, keepdims=True), both, allowed).astype(np.float64)
-    chances: Floats = both / both.sum(axis=1, keepdims=True)
+    candidates = preferred & allowed
+    candidates = np.where(candidates.any(axis=1, keepdims=True), candidates, allowed).astype(
+        np.float64
+    )
+    chances: Floats = candidates / candidates.sum(axis=1, keepdims=True)
     return chances

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MOST_REWARD = 1e9
-"""The largest size of a reward."""
+"""Largest absolute value of a reward."""
 MOST_ROWS = 2**24
 MOST_ARMS = 2**16
 MOST_CELLS = 2**28
@@ -76,16 +76,18 @@ class Logs:
         validate.between("constant", self.constant, -1e9, 1e9, closed=True)
         if self.norm is not None:
             validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
-        self._set("actions", _actions(self.actions, self.arms))
-        self._set("rewards", self._numbers("reward", self.rewards, self.low, self.high))
-        self._set("propensities", self._propensities())
-        self._set("contexts", _table("contexts", self.contexts, self.rows))
-        self._set("users", _users(self.users, self.rows))
-        self._set("allowed", self._mask())
-        self._set("arm_features", self._of_arms())
+        self._set_array("actions", _check_actions(self.actions, self.arms))
+        self._set_array("rewards", self._check_column("reward", self.rewards, self.low, self.high))
+        self._set_array("propensities", self._check_propensities())
+        self._set_array("contexts", _check_table("contexts", self.contexts, self.rows))
+        self._set_array("users", _number_users(self.users, self.rows))
+        self._set_array("allowed", self._check_mask())
+        self._set_array("arm_features", self._check_arm_features())
         dims = {"names": self.dim, "arm_names": self.arm_dim}
         for (field, dim), letter in zip(dims.items(), "xz", strict=True):
-            object.__setattr__(self, field, _names(field, getattr(self, field), dim, letter))
+            object.__setattr__(
+                self, field, _check_column_names(field, getattr(self, field), dim, letter)
+            )
 
     @property
     def rows(self) -> int:
@@ -94,7 +96,7 @@ class Logs:
 
     @property
     def units(self) -> int:
-        """How many rows there are, or users where it is said who came."""
+        """Number of rows, or of users where the logs name users."""
         return self.rows if self.users is None else int(self.users.max()) + 1
 
     @property
@@ -110,9 +112,11 @@ class Logs:
     @property
     def digest(self) -> str:
         """SHA-256 of everything but the range of rewards, which is declared beside them."""
-        named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        held = (name for name in named if name not in ("low", "high") and named[name] is not None)
-        return digest_of({name: np.asarray(named[name]) for name in held})
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        names = (
+            name for name in values if name not in ("low", "high") and values[name] is not None
+        )
+        return digest_of({name: np.asarray(values[name]) for name in names})
 
     def clipped(self, low: float, high: float) -> Logs:
         """Return the logs with rewards clipped to a declared range.
@@ -132,85 +136,94 @@ class Logs:
         everything = np.ones((self.rows, self.arms), bool)
         return everything if self.allowed is None else self.allowed
 
-    def _set(self, name: str, value: NDArray[Any] | None) -> None:
+    def _set_array(self, name: str, value: NDArray[Any] | None) -> None:
         if value is not None:
             value = value.copy()
             value.flags.writeable = False
         object.__setattr__(self, name, value)
 
-    def _numbers(self, name: str, given: ArrayLike, low: float, high: float) -> Floats:
-        found = validate.real_array(f"{name}s", given)
-        if found.shape != (self.rows,):
-            raise InvalidValue(f"{name}s have shape {found.shape}; give one for each action")
-        refuse(name, np.isnan(found), "is missing; fill it in or leave the row out")
-        said = f"is outside [{low:g}, {high:g}]; clip it, or declare a wider range"
-        refuse(name, ~((found >= low) & (found <= high)), said)
-        return found
+    def _check_column(self, name: str, values: ArrayLike, low: float, high: float) -> Floats:
+        array = validate.real_array(f"{name}s", values)
+        if array.shape != (self.rows,):
+            raise InvalidValue(f"{name}s have shape {array.shape}; give one for each action")
+        refuse(name, np.isnan(array), "is missing; fill it in or leave the row out")
+        complaint = f"is outside [{low:g}, {high:g}]; clip it, or declare a wider range"
+        refuse(name, ~((array >= low) & (array <= high)), complaint)
+        return array
 
-    def _propensities(self) -> Floats:
-        found = self._numbers("propensity", self.propensities, -np.inf, np.inf)
-        refuse("propensity", ~(found > 0), "is not above 0; what was played had some chance")
-        refuse("propensity", found > 1, "is above 1; give the chance of the action, not its odds")
-        return found
+    def _check_propensities(self) -> Floats:
+        propensities = self._check_column("propensity", self.propensities, -np.inf, np.inf)
+        refuse("propensity", ~(propensities > 0), "is not above 0; what was played had some chance")
+        refuse(
+            "propensity",
+            propensities > 1,
+            "is above 1; give the chance of the action, not its odds",
+        )
+        return propensities
 
-    def _mask(self) -> Mask | None:
+    def _check_mask(self) -> Mask | None:
         if self.allowed is None:
             return None
-        given = np.asarray(self.allowed)
-        if given.shape != (self.rows, self.arms) or given.dtype != bool:
+        mask = np.asarray(self.allowed)
+        if mask.shape != (self.rows, self.arms) or mask.dtype != bool:
             raise InvalidValue(
-                f"allowed has shape {given.shape} of {given.dtype}; give rows x arms of bool, "
+                f"allowed has shape {mask.shape} of {mask.dtype}; give rows x arms of bool, "
                 f"({self.rows}, {self.arms})"
             )
-        played = given[np.arange(self.rows), self.actions]
-        refuse("action", ~played, "is not among the allowed arms of its row; mend the mask")
-        return given
+        is_allowed = mask[np.arange(self.rows), self.actions]
+        refuse("action", ~is_allowed, "is not among the allowed arms of its row; mend the mask")
+        return mask
 
-    def _of_arms(self) -> Floats | None:
+    def _check_arm_features(self) -> Floats | None:
         if self.arm_features is None:
             return None
-        found = validate.real_array("arm_features", self.arm_features)
-        if found.shape[:-1] not in ((self.arms,), (self.rows, self.arms)) or not found.shape[-1]:
+        features = validate.real_array("arm_features", self.arm_features)
+        if (
+            features.shape[:-1] not in ((self.arms,), (self.rows, self.arms))
+            or not features.shape[-1]
+        ):
             raise InvalidValue(
-                f"arm_features have shape {found.shape}; give ({self.arms}, features) or "
+                f"arm_features have shape {features.shape}; give ({self.arms}, features) or "
                 f"({self.rows}, {self.arms}, features)"
             )
-        _finite("arm_features", found)
-        return found
+        _check_finite("arm_features", features)
+        return features
 
 
 def refuse(column: str, wrong: Mask, said: str) -> None:
     """Refuse the first row that is wrong, without showing what it holds."""
     if wrong.any():
-        row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
-        others = f" (and {more} more row{'s' * (more > 1)})" if more else ""
-        raise InvalidValue(f"row {row}{others}: {column} {said}")
+        row, rest = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
+        suffix = f" (and {rest} more row{'s' * (rest > 1)})" if rest else ""
+        raise InvalidValue(f"row {row}{suffix}: {column} {said}")
 
 
-def _actions(given: ArrayLike, arms: int) -> NDArray[np.int64]:
-    found = validate.real_array("actions", given)
-    if found.ndim != 1 or not 0 < len(found) <= MOST_ROWS:
+def _check_actions(values: ArrayLike, arms: int) -> NDArray[np.int64]:
+    actions = validate.real_array("actions", values)
+    if actions.ndim != 1 or not 0 < len(actions) <= MOST_ROWS:
         raise InvalidValue(
-            f"actions have shape {found.shape}; give one per row, of 1 to {MOST_ROWS} rows"
+            f"actions have shape {actions.shape}; give one per row, of 1 to {MOST_ROWS} rows"
         )
-    refuse("action", np.isnan(found), "is missing; fill it in or leave the row out")
-    said = f"is not one of the arms 0 to {arms - 1}; number them from 0, or declare more arms"
-    refuse("action", ~((found >= 0) & (found < arms) & (found == np.floor(found))), said)
-    return found.astype(np.int64)
+    refuse("action", np.isnan(actions), "is missing; fill it in or leave the row out")
+    complaint = f"is not one of the arms 0 to {arms - 1}; number them from 0, or declare more arms"
+    refuse(
+        "action", ~((actions >= 0) & (actions < arms) & (actions == np.floor(actions))), complaint
+    )
+    return actions.astype(np.int64)
 
 
-def _table(name: str, given: ArrayLike, rows: int) -> Floats:
-    found = validate.real_array(name, given)
-    if found.ndim != 2 or len(found) != rows:
-        raise InvalidValue(f"{name} have shape {found.shape}; give {rows} rows, one per action")
-    _finite(name, found)
-    return found
+def _check_table(name: str, values: ArrayLike, rows: int) -> Floats:
+    array = validate.real_array(name, values)
+    if array.ndim != 2 or len(array) != rows:
+        raise InvalidValue(f"{name} have shape {array.shape}; give {rows} rows, one per action")
+    _check_finite(name, array)
+    return array
 
 
-def _finite(name: str, found: Floats) -> None:
-    if found.size > MOST_CELLS:
-        raise InvalidValue(f"{name} hold {found.size} numbers; at most {MOST_CELLS} fit")
-    wrong = ~np.isfinite(found)
+def _check_finite(name: str, array: Floats) -> None:
+    if array.size > MOST_CELLS:
+        raise InvalidValue(f"{name} hold {array.size} numbers; at most {MOST_CELLS} fit")
+    wrong = ~np.isfinite(array)
     if wrong.any():
         row, column = int(np.argwhere(wrong)[0][0]) + 1, int(np.argwhere(wrong)[0][-1])
         raise InvalidValue(
@@ -218,29 +231,29 @@ def _finite(name: str, found: Floats) -> None:
         )
 
 
-def _users(given: Any, rows: int) -> NDArray[Any] | None:
-    """Who came, as numbers from 0 in order of appearance: names mean nothing here."""
-    if given is None:
+def _number_users(users: Any, rows: int) -> NDArray[Any] | None:
+    """Number users from 0 in order of appearance; their names mean nothing here."""
+    if users is None:
         return None
     try:
-        found = np.asarray(given)
+        array = np.asarray(users)
     except ValueError:
-        found = np.zeros((), object)
-    if found.shape != (rows,) or found.dtype.kind not in "iuUfO":
-        raise InvalidValue(f"users have shape {found.shape}; give one word or number per row")
-    words = list(map(str, found.tolist()))
+        array = np.zeros((), object)
+    if array.shape != (rows,) or array.dtype.kind not in "iuUfO":
+        raise InvalidValue(f"users have shape {array.shape}; give one word or number per row")
+    names = list(map(str, array.tolist()))
     refuse(
-        "user", np.array([one in ("", "None", "nan") for one in words]), "is missing; fill it in"
+        "user", np.array([name in ("", "None", "nan") for name in names]), "is missing; fill it in"
     )
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    return np.array([numbers[word] for word in words], np.int64)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)
 
 
-def _names(field: str, given: object, dim: int, letter: str) -> tuple[str, ...]:
-    if not isinstance(given, tuple) or not all(isinstance(one, str) and one for one in given):
+def _check_column_names(field: str, names: object, dim: int, letter: str) -> tuple[str, ...]:
+    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
         raise InvalidValue(f"{field} is no tuple of words; name every column")
-    if not given:
+    if not names:
         return tuple(f"{letter}{place}" for place in range(dim))
-    if len(given) != dim or len(set(given)) != dim:
-        raise InvalidValue(f"{field} has {len(set(given))} words for {dim} columns; give one each")
-    return given
+    if len(names) != dim or len(set(names)) != dim:
+        raise InvalidValue(f"{field} has {len(set(names))} words for {dim} columns; give one each")
+    return names

@@ -185,7 +185,7 @@ def test_a_charge_is_in_the_file_before_anything_is_drawn(
         seen.append(len(read_ledger((tmp_path / "ledger.json").read_text())[1]))
         raise InvalidValue("the power fails here")
 
-    monkeypatch.setattr("kerchief.data.off_policy._drawn", draw)
+    monkeypatch.setattr("kerchief.data.off_policy._add_noise", draw)
     assert value("--arm", "0", "--ledger", tmp_path / "ledger.json").exit_code == 2
     assert seen == [1]
 

@@ -122,9 +122,9 @@ def test_rewards_of_a_range_of_few_floats_stay_within_it(estimator: str) -> None
             high=high,
             norm=1.0,
         )
-        asked = off_policy._Asked.of(logs, estimator, None, 0.5, None, 0.95)
+        asked = off_policy._Request.of(logs, estimator, None, 0.5, None, 0.95)
         noises = value_noise.noises_for(guarantee, "laplace", asked.sums)
-        known = off_policy._known(logs, asked, OneArm(arm=0), noises)
+        known = off_policy._prepare_logs(logs, asked, OneArm(arm=0), noises)
         assert np.abs(known.rewards).max() <= 1.0
         if known.steps is None:
             return np.zeros(1)
@@ -198,8 +198,8 @@ def test_everything_is_paid_for_before_it_is_drawn_once(
 
 def test_a_charge_after_the_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     first, then = (
-        "    paid = ledger.charge_all([bill])\n",
-        "    reading = _read(logs, asked, known, noises)\n",
+        "    receipts = ledger.charge_all([charge])\n",
+        "    reading = _draw_reading(logs, request, prepared, noises)\n",
     )
     late = faulty(monkeypatch, first + then, then + first)
     with pytest.raises(AssertionError):
@@ -218,10 +218,10 @@ def noise_is_what_was_charged(module: Any, monkeypatch: Any, mechanism: str) -> 
         event = noises[0].event()
         scale = event.scale if mechanism == "gaussian" else math.sqrt(2) * noises[0].scale
         zeros = np.zeros(asked.valued.size, np.int64)
-        drawn.append(module._drawn(zeros, noises[0]) / (scale * noises[0].grid))
+        drawn.append(module._add_noise(zeros, noises[0]) / (scale * noises[0].grid))
         raise _Seen
 
-    monkeypatch.setattr(module, "_read", read)
+    monkeypatch.setattr(module, "_draw_reading", read)
     for _ in range(100):
         with pytest.raises(_Seen):
             module.off_policy_value(logged(300, seed=1), OneArm(arm=0), mechanism=mechanism)
@@ -370,7 +370,7 @@ def test_only_the_first_rows_of_a_user_count(monkeypatch: pytest.MonkeyPatch) ->
     users = np.array([0, 1, 0, 1, 0, 2])
     rows = np.array([[1.0], [3.0], [2.0], [5.0], [9.0], [7.0]])
     logs = logged(6, seed=1, users=users)
-    np.testing.assert_allclose(off_policy._by_unit(logs, rows), [[1.5], [4.0], [7.0]])
+    np.testing.assert_allclose(off_policy._average_by_unit(logs, rows), [[1.5], [4.0], [7.0]])
 
 
 @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ def test_a_fit_that_no_memory_holds_is_refused_before_anything_is_paid(
     assert ledger.receipts == ()
 
 
-@pytest.mark.parametrize("fails", ["chances_of", "_steps"])
+@pytest.mark.parametrize("fails", ["chances_of", "_sum_in_steps"])
 def test_what_fails_before_a_draw_of_a_fit_costs_nothing(
     fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,8 +100,8 @@ def _read_labels(table: Table, label: str) -> Aims:
 
 def _sort_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Sort labels without repeats: whole numbers by size, others by letters."""
-    ordered = sorted(set(labels))
-    return tuple(sorted(ordered, key=Decimal) if all(map(_is_whole_number, ordered)) else ordered)
+    unique = sorted(set(labels))
+    return tuple(sorted(unique, key=Decimal) if all(map(_is_whole_number, unique)) else unique)
 
 
 def _is_whole_number(label: str) -> bool:

@@ -33,7 +33,7 @@ LARGEST_WEIGHT = 10.0
 MOST_OF_A_USER = 1024
 """Rows of a user that count: rounding in a mean of more would be more than the proof allows."""
 # One unit of so many is for the model of rewards, where one must be fitted.
-_FITTED = 3
+_UNITS_PER_FIT = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,12 +72,12 @@ class OffPolicyValue:
 
     def sentence(self) -> str:
         """The value in one line."""
-        cut = "no weight is cut, as was declared"
+        clause = "no weight is cut, as was declared"
         if self.weight is not None:
-            cut = f"weights are cut at {self.largest_weight:g}, which both ends allow for"
+            clause = f"weights are cut at {self.largest_weight:g}, which both ends allow for"
         return (
             f"{self.value:.6g}, and between {self.low:.6g} and {self.high:.6g} at level "
-            f"{self.level:g}, noise and sampling included; {cut}"
+            f"{self.level:g}, noise and sampling included; {clause}"
         )
 
 
@@ -107,7 +107,7 @@ def off_policy_value(
         estimator: `ips`, inverse propensity; `dr`, doubly robust, with a model of rewards;
             `replay`, the mean over rows that agree with the policy, by their weights.
         epsilon: privacy asked for.
-        delta: the same; 0 asks for pure privacy.
+        delta: of the guarantee; 0 asks for pure privacy.
         mechanism: `laplace` or `gaussian` noise; `best` takes the one that has less here. Many
             releases on one ledger add up to less with Gaussian noise.
         ledger: pays, before anything is drawn; one of this call alone where None.
@@ -129,29 +129,29 @@ def off_policy_value(
     >>> rewards = dice.random(20_000) < 0.3 + 0.4 * actions
     >>> logs = Logs(contexts=np.zeros((20_000, 0)), actions=actions, rewards=rewards, arms=2,
     ...     propensities=np.full(20_000, 0.5), low=0.0, high=1.0)
-    >>> found = off_policy_value(logs, OneArm(arm=1), least_propensity=0.5)
-    >>> found.low < 0.7 < found.high, found.high - found.low < 0.05
+    >>> estimate = off_policy_value(logs, OneArm(arm=1), least_propensity=0.5)
+    >>> estimate.low < 0.7 < estimate.high, estimate.high - estimate.low < 0.05
     (True, True)
     """
-    asked = _Asked.of(logs, estimator, largest_weight, least_propensity, model, level)
+    request = _Request.of(logs, estimator, largest_weight, least_propensity, model, level)
     unit = "row" if logs.users is None else "user"
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust.CENTRAL, unit=unit)
-    ledger = MemoryLedger(guarantee) if ledger is None else _agreeing(ledger, unit)
-    noises = noises_for(guarantee, mechanism, asked.sums)
-    for part, noise in zip(asked.parts, noises, strict=True):
+    ledger = MemoryLedger(guarantee) if ledger is None else _check_ledger(ledger, unit)
+    noises = noises_for(guarantee, mechanism, request.sums)
+    for part, noise in zip(request.parts, noises, strict=True):
         check_grid(len(part), noise)
-    known = _known(logs, asked, policy, noises)
+    prepared = _prepare_logs(logs, request, policy, noises)
     # Everyone is in one of the sums and pays for it, whatever log the next call brings.
-    bill = Charge(event=worst_of(noises), cohort=Cohort(first=0, last=asked.units))
-    paid = ledger.charge_all([bill])
-    reading = _read(logs, asked, known, noises)
-    ledger.settle(paid[0], used=1)
-    return asked.told(logs, reading, guarantee)
+    charge = Charge(event=worst_of(noises), cohort=Cohort(first=0, last=request.units))
+    receipts = ledger.charge_all([charge])
+    reading = _draw_reading(logs, request, prepared, noises)
+    ledger.settle(receipts[0], used=1)
+    return request.build_value(logs, reading, guarantee)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Known:
-    """All of the logs that needs no draw: whatever can fail has failed before the charge.
+class _PreparedLogs:
+    """Quantities of the logs that need no draw, so that they fail before the charge.
 
     Attributes:
         chances: of every arm, by the policy whose value is asked for.
@@ -167,8 +167,8 @@ class _Known:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What was asked for, checked, and what follows from it and from public facts.
+class _Request:
+    """Checked arguments of a call, and what follows from them and from public facts.
 
     Attributes:
         fit: what a model of rewards is fitted to; None where none is.
@@ -193,7 +193,7 @@ class _Asked:
         least_propensity: float | None,
         model: LinearModel | None,
         level: float,
-    ) -> _Asked:
+    ) -> _Request:
         one_of("estimator", estimator, ESTIMATORS)
         if largest_weight is not None and least_propensity is not None:
             raise InvalidValue(
@@ -221,12 +221,12 @@ class _Asked:
             level=between("level", level, 0.5, 0.9999, closed=True),
             model=model,
             fit=RewardFit.of(logs) if estimator == "dr" and model is None else None,
-            units=whole("units", logs.units, low=2 if estimator != "dr" else 2 * _FITTED),
+            units=whole("units", logs.units, low=2 if estimator != "dr" else 2 * _UNITS_PER_FIT),
         )
 
     @property
     def valued(self) -> ValueSum:
-        """What is summed for the value."""
+        """Statistic whose sum gives the value."""
         if self.estimator == "replay":
             return MatchedSum(largest=self.largest, complete=self.complete)
         modelled = self.estimator == "dr"
@@ -234,20 +234,20 @@ class _Asked:
 
     @property
     def sums(self) -> list[RewardFit | ValueSum]:
-        """All that is released."""
+        """Statistics whose sums are released."""
         return [self.valued] if self.fit is None else [self.fit, self.valued]
 
     @property
     def parts(self) -> list[NDArray[np.int64]]:
-        """The units of each sum, by their places alone; no unit is in two of them."""
+        """Units of each sum, by their positions alone; no unit is in two of them."""
         everyone = np.arange(self.units)
         if self.fit is None:
             return [everyone]
-        return [everyone[::_FITTED], everyone[everyone % _FITTED > 0]]
+        return [everyone[::_UNITS_PER_FIT], everyone[everyone % _UNITS_PER_FIT > 0]]
 
-    def told(self, logs: Logs, reading: Reading, guarantee: Guarantee) -> OffPolicyValue:
-        """In the units of rewards."""
-        middle, half = _scale(logs)
+    def build_value(self, logs: Logs, reading: Reading, guarantee: Guarantee) -> OffPolicyValue:
+        """Build the result, in the units of rewards."""
+        middle, half = _compute_scale(logs)
         return OffPolicyValue(
             value=middle + half * reading.value,
             low=middle + half * reading.low,
@@ -264,82 +264,90 @@ class _Asked:
 
 # A warning would tell of single rows.
 @np.errstate(all="ignore")
-def _known(logs: Logs, asked: _Asked, policy: FixedPolicy, noises: Sequence[ExactNoise]) -> _Known:
-    """Everything up to the first draw."""
+def _prepare_logs(
+    logs: Logs, request: _Request, policy: FixedPolicy, noises: Sequence[ExactNoise]
+) -> _PreparedLogs:
+    """Prepare all that is known before the first draw."""
     chances = chances_of(policy, logs)
-    middle, half = _scale(logs)
+    middle, half = _compute_scale(logs)
     # Division rounds: over a range of a few floats the quotient can be above 1.
     rewards = np.clip((logs.rewards - middle) / half, -1.0, 1.0)
     guesses, steps = np.zeros_like(chances), None
-    if asked.model is not None:
-        guesses = _cut((asked.model.scores(logs) - middle) / half)
-    if asked.fit is not None:
-        part = asked.parts[0]
-        fitted = asked.fit.rows(logs.contexts[part], logs.actions[part], rewards[part])
-        steps = _steps(fitted, noises[0])
-    return _Known(chances=chances, rewards=rewards, guesses=guesses, steps=steps)
+    if request.model is not None:
+        guesses = _clip_guesses((request.model.scores(logs) - middle) / half)
+    if request.fit is not None:
+        part = request.parts[0]
+        statistics = request.fit.rows(logs.contexts[part], logs.actions[part], rewards[part])
+        steps = _sum_in_steps(statistics, noises[0])
+    return _PreparedLogs(chances=chances, rewards=rewards, guesses=guesses, steps=steps)
 
 
 @np.errstate(all="ignore")
-def _read(logs: Logs, asked: _Asked, known: _Known, noises: Sequence[ExactNoise]) -> Reading:
+def _draw_reading(
+    logs: Logs, request: _Request, prepared: _PreparedLogs, noises: Sequence[ExactNoise]
+) -> Reading:
     """Draw each sum once, the model's first, and read the value."""
-    chances, guesses, played = known.chances, known.guesses, (np.arange(logs.rows), logs.actions)
-    if asked.fit is not None and known.steps is not None:
-        parameters = asked.fit.fitted(_drawn(known.steps, noises[0]), noises[0].std)
-        guesses = _cut(asked.fit.guesses(parameters, logs.contexts))
-    weights = chances[played] / np.maximum(logs.propensities, asked.least)
-    weights = np.minimum(weights, asked.largest)
+    chances, guesses, index = (
+        prepared.chances,
+        prepared.guesses,
+        (np.arange(logs.rows), logs.actions),
+    )
+    if request.fit is not None and prepared.steps is not None:
+        parameters = request.fit.fitted(_add_noise(prepared.steps, noises[0]), noises[0].std)
+        guesses = _clip_guesses(request.fit.guesses(parameters, logs.contexts))
+    weights = chances[index] / np.maximum(logs.propensities, request.least)
+    weights = np.minimum(weights, request.largest)
     expected = (chances * guesses).sum(axis=1)
-    numbers = asked.valued.rows(weights, known.rewards, guesses[played], expected)
+    numbers = request.valued.rows(weights, prepared.rewards, guesses[index], expected)
     pure = isinstance(noises[-1], ExactLaplace)
-    units = asked.valued.encode(_by_unit(logs, numbers)[asked.parts[-1]], pure=pure)
+    units = request.valued.encode(_average_by_unit(logs, numbers)[request.parts[-1]], pure=pure)
     noise = Noise(std=noises[-1].std / len(units), pure=pure, units=len(units))
-    means = _drawn(_steps(units, noises[-1]), noises[-1]) / len(units)
-    return asked.valued.read(means, noise, miss=(1 - asked.level) / 2)
+    means = _add_noise(_sum_in_steps(units, noises[-1]), noises[-1]) / len(units)
+    return request.valued.read(means, noise, miss=(1 - request.level) / 2)
 
 
-def _cut(guesses: Floats) -> Floats:
+def _clip_guesses(guesses: Floats) -> Floats:
     return np.clip(np.nan_to_num(guesses), -SUREST_GUESS, SUREST_GUESS)
 
 
-def _steps(units: Floats, noise: ExactNoise) -> NDArray[np.int64]:
-    """The sum of the units' statistics, each rounded to the noise's grid, in whole steps of it."""
-    steps = np.rint(np.ldexp(units, noise.grid_bits)).astype(np.int64)
+def _sum_in_steps(statistics: Floats, noise: ExactNoise) -> NDArray[np.int64]:
+    """Sum statistics of units, each rounded to the grid of the noise, in whole steps."""
+    steps = np.rint(np.ldexp(statistics, noise.grid_bits)).astype(np.int64)
     total: NDArray[np.int64] = steps.sum(axis=0)
     return total
 
 
-def _drawn(steps: NDArray[np.int64], noise: ExactNoise) -> Floats:
-    """A sum in whole steps of the noise's grid, with noise."""
+def _add_noise(steps: NDArray[np.int64], noise: ExactNoise) -> Floats:
+    """Add noise to a sum that is in whole steps of the grid of the noise."""
     return noise.add(steps.astype(np.float64) * noise.grid)
 
 
-def _by_unit(logs: Logs, rows: Floats) -> Floats:
-    """The mean of every unit's rows, of a user's first `MOST_OF_A_USER` ones."""
+def _average_by_unit(logs: Logs, rows: Floats) -> Floats:
+    """Average the rows of every unit, at most the first `MOST_OF_A_USER` of a user."""
     if logs.users is None:
         return rows
     order = np.argsort(logs.users, kind="stable")
     users, counts = logs.users[order], np.bincount(logs.users)
     earlier = np.arange(len(order)) - (np.cumsum(counts) - counts)[users]
-    kept, users = order[earlier < MOST_OF_A_USER], users[earlier < MOST_OF_A_USER]
-    sums = np.stack([np.bincount(users, column) for column in rows[kept].T], axis=1)
+    first_rows, users = order[earlier < MOST_OF_A_USER], users[earlier < MOST_OF_A_USER]
+    sums = np.stack([np.bincount(users, column) for column in rows[first_rows].T], axis=1)
     means: Floats = sums / np.minimum(counts, MOST_OF_A_USER)[:, None]
     return means
 
 
-def _agreeing(ledger: Ledger, unit: str) -> Ledger:
-    """Refuse a budget that promises something else."""
+def _check_ledger(ledger: Ledger, unit: str) -> Ledger:
+    """Return the ledger, if its budget protects this unit under central trust."""
     budget = ledger.budget
-    said = "say" if unit == "user" else "do not say"
+    verb = "say" if unit == "user" else "do not say"
     if budget.trust is not Trust.CENTRAL or budget.unit != unit:
         raise InvalidValue(
             f"the ledger's budget is for one {budget.unit} under {budget.trust} trust; here it "
-            f"must be for one {unit} under central trust, as these logs {said} who came: give "
+            f"must be for one {unit} under central trust, as these logs {verb} who came: give "
             "another ledger"
         )
     return ledger
 
 
-def _scale(logs: Logs) -> tuple[float, float]:
-    """The middle of the rewards' range and half its width."""
+def _compute_scale(logs: Logs) -> tuple[float, float]:
+    """Compute the middle of the range of rewards and half its width."""
     return (logs.low + logs.high) / 2, (logs.high - logs.low) / 2

@@ -13,7 +13,7 @@ from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
 from kerchief.data.tables import Table, Tabular, read_table
 
-_ARM, _PLACE = "arm", "{arm}"
+_ARM, _PLACEHOLDER = "arm", "{arm}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,11 +31,11 @@ class Offers:
 
     @property
     def described(self) -> dict[str, Any]:
-        """In the words of the command line."""
-        said: dict[str, Any] = {"arm_features": self.declaration.texts()}
+        """Declaration of these features, by names of command-line options."""
+        parameters: dict[str, Any] = {"arm_features": self.declaration.texts()}
         if self.source is not None:
-            said |= {"arm_table": self.source.path or self.source.name}
-        return said
+            parameters |= {"arm_table": self.source.path or self.source.name}
+        return parameters
 
 
 def offers_of(
@@ -55,31 +55,31 @@ def offers_of(
     source: Table | None
     shape: tuple[int, ...]
     if isinstance(arm_table, np.ndarray) and arm_table.ndim == 3:
-        cells = source = _flattened(table, arms, arm_table)
+        cells = source = _flatten_array(table, arms, arm_table)
         shape = (table.rows, len(arms))
     else:
         source = None if arm_table is None else read_table(arm_table, name="the table of arms")
-        cells, shape = _met(table, arms, public, source)
+        cells, shape = _build_table(table, arms, public, source)
     encoded = public.encode(cells)
     rows = encoded.rows.reshape(*shape, -1)
     return Offers(declaration=public, encoded=encoded, rows=rows, source=source)
 
 
-def _flattened(table: Table, arms: tuple[str, ...], given: NDArray[Any]) -> Table:
-    """One row per user and arm."""
-    if given.shape[:2] != (table.rows, len(arms)):
+def _flatten_array(table: Table, arms: tuple[str, ...], array: NDArray[Any]) -> Table:
+    """Flatten an array to a table with one row per user and arm."""
+    if array.shape[:2] != (table.rows, len(arms)):
         raise InvalidValue(
-            f"features of arms have shape {given.shape}, and there are {table.rows} users and "
+            f"features of arms have shape {array.shape}, and there are {table.rows} users and "
             f"{len(arms)} arms; give users x arms x features"
         )
-    return read_table(given.reshape(-1, given.shape[2]), name="the features of arms")
+    return read_table(array.reshape(-1, array.shape[2]), name="the features of arms")
 
 
-def _met(
+def _build_table(
     table: Table, arms: tuple[str, ...], public: Declaration, source: Table | None
 ) -> tuple[Table, tuple[int, ...]]:
-    """One row per arm, or per user and arm where a feature has a column of the data per arm."""
-    varying = [name for name in public.names if _PLACE in name]
+    """Build a table with one row per arm, or per user and arm if a feature varies."""
+    varying = [name for name in public.names if _PLACEHOLDER in name]
     if source is not None and len(varying) == len(public.names):
         raise InvalidValue(
             "a table of arms is given, and every declared feature of arms has a column of the data "
@@ -88,21 +88,23 @@ def _met(
     if source is None and not varying:
         raise InvalidValue(
             "features of arms are declared, and there is no table of arms; give one, or a column "
-            f"of the data for every arm, as in price_{_PLACE}=0:10"
+            f"of the data for every arm, as in price_{_PLACEHOLDER}=0:10"
         )
-    listed = {} if source is None else _listed(source, arms)
+    arm_columns = {} if source is None else _order_by_arm(source, arms)
     name = "the features of arms"
     if not varying:
-        return read_table(listed, name=name), (len(arms),)
-    columns: dict[str, Any] = {key: np.tile(one, table.rows) for key, one in listed.items()}
+        return read_table(arm_columns, name=name), (len(arms),)
+    columns: dict[str, Any] = {
+        key: np.tile(column, table.rows) for key, column in arm_columns.items()
+    }
     for key in varying:
-        found = [table.column(key.replace(_PLACE, arm)) for arm in arms]
-        columns[key] = np.stack(found, axis=1).ravel()
+        values = [table.column(key.replace(_PLACEHOLDER, arm)) for arm in arms]
+        columns[key] = np.stack(values, axis=1).ravel()
     return read_table(columns, name=name), (table.rows, len(arms))
 
 
-def _listed(source: Table, arms: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The columns of a table of arms, in the order of the arms."""
+def _order_by_arm(source: Table, arms: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Sort the columns of a table of arms by the order of the arms."""
     names = source.words(_ARM).tolist()
     for arm in arms:
         if names.count(arm) != 1:

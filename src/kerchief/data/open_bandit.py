@@ -24,12 +24,12 @@ from kerchief.core.validate import whole
 from kerchief.data.files import write_file
 from kerchief.data.logs import MOST_CELLS, Logs
 
-_NEEDED = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
-_NAMES = {"names": "context_names", "arm_names": "action_context_names"}
-_KNOWN = (*_NEEDED, "action_context", "position", "user", *_NAMES.values())
+_REQUIRED_KEYS = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
+_NAME_KEYS = {"names": "context_names", "arm_names": "action_context_names"}
+_KEYS = (*_REQUIRED_KEYS, "action_context", "position", "user", *_NAME_KEYS.values())
 _MOST_BYTES = 8 * MOST_CELLS
 # All that reading an archive that lies about itself was seen to raise.
-_BROKEN = (
+_ARCHIVE_ERRORS = (
     *(ValueError, TypeError, KeyError, OverflowError, MemoryError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
 )
@@ -43,10 +43,10 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
     >>> from_feedback(feedback, low=0.0, high=1.0).arms
     2
     """
-    missing = [name for name in _NEEDED if feedback.get(name) is None]
+    missing = [name for name in _REQUIRED_KEYS if feedback.get(name) is None]
     if missing:
-        raise CodecError(f"the feedback has no {missing[0]}; it needs {', '.join(_NEEDED)}")
-    rounds, count = (_scalar(name, feedback[name]) for name in ("n_rounds", "n_actions"))
+        raise CodecError(f"the feedback has no {missing[0]}; it needs {', '.join(_REQUIRED_KEYS)}")
+    rounds, count = (_read_scalar(name, feedback[name]) for name in ("n_rounds", "n_actions"))
     logs = Logs(
         contexts=feedback["context"],
         actions=feedback["action"],
@@ -57,8 +57,8 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
         high=high,
         arm_features=feedback.get("action_context"),
         users=feedback.get("user"),
-        names=_words(feedback, _NAMES["names"]),
-        arm_names=_words(feedback, _NAMES["arm_names"]),
+        names=_read_names(feedback, _NAME_KEYS["names"]),
+        arm_names=_read_names(feedback, _NAME_KEYS["arm_names"]),
     )
     if logs.rows != rounds:
         raise CodecError(
@@ -68,16 +68,16 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
 
 
 def to_feedback(logs: Logs) -> dict[str, Any]:
-    """The dictionary of these logs; masks have no word in it.
+    """Convert logs to a dictionary of bandit feedback, which has no key for masks.
 
     Names of columns are said where they are others than x0, x1 and so on, or z0, z1 of arms.
     """
     if logs.allowed is not None and not logs.allowed.all():
         raise CodecError("some rows do not allow all arms, and bandit feedback cannot say so")
-    more = {} if logs.users is None else {"user": logs.users}
+    users = {} if logs.users is None else {"user": logs.users}
     return (
-        more
-        | _names(logs)
+        users
+        | _collect_names(logs)
         | {
             "n_rounds": logs.rows,
             "n_actions": logs.arms,
@@ -93,49 +93,49 @@ def to_feedback(logs: Logs) -> dict[str, Any]:
 
 def read_feedback(path: Path | str, *, low: float, high: float) -> Logs:
     """Read a .npz file of bandit feedback; nothing in it is ever executed."""
-    return from_feedback(_arrays(Path(path)), low=low, high=high)
+    return from_feedback(_read_arrays(Path(path)), low=low, high=high)
 
 
 def write_feedback(logs: Logs, path: Path | str) -> None:
     """Write logs so that `read_feedback` finds the same; bounds are declared anew."""
-    kept = {name: value for name, value in to_feedback(logs).items() if value is not None}
+    arrays = {name: value for name, value in to_feedback(logs).items() if value is not None}
     content = io.BytesIO()
-    np.savez_compressed(content, **kept)
+    np.savez_compressed(content, **arrays)
     write_file(path, content.getvalue())
 
 
-def _names(logs: Logs) -> dict[str, NDArray[np.str_]]:
-    """Names of columns that are not those that columns have anyway."""
-    found = {}
-    for (field, key), letter in zip(_NAMES.items(), "xz", strict=True):
+def _collect_names(logs: Logs) -> dict[str, NDArray[np.str_]]:
+    """Collect names of columns that differ from the default names."""
+    arrays = {}
+    for (field, key), letter in zip(_NAME_KEYS.items(), "xz", strict=True):
         names = getattr(logs, field)
         if any(name != f"{letter}{place}" for place, name in enumerate(names)):
-            found[key] = np.array(names)
-            if wrong := set(names) - set(found[key].tolist()):
+            arrays[key] = np.array(names)
+            if wrong := set(names) - set(arrays[key].tolist()):
                 raise CodecError(
                     f"a feature is called {min(wrong)!r}, and bandit feedback would give it back "
                     "without its last character; rename it"
                 )
-    return found
+    return arrays
 
 
-def _words(feedback: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Names of columns, as a list or an array of words; none where nothing is said."""
-    given = feedback.get(key)
-    given = () if given is None else given
-    listed = given.tolist() if isinstance(given, np.ndarray) else given
-    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+def _read_names(feedback: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Read names of columns from a list or an array of texts; none without the key."""
+    value = feedback.get(key)
+    value = () if value is None else value
+    names = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise CodecError(f"{key} of the feedback are no words; give one for every column")
-    return tuple(map(str, listed))
+    return tuple(map(str, names))
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
-            return _members(path, file)
+            return _load_members(path, file)
     except OSError as error:
         raise CodecError(f"{path} cannot be read ({error.strerror}); give a file") from error
-    except _BROKEN as error:
+    except _ARCHIVE_ERRORS as error:
         if isinstance(error, CodecError):
             raise
         raise CodecError(
@@ -143,26 +143,26 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from None
 
 
-def _members(path: Path, file: Any) -> dict[str, NDArray[Any]]:
-    """The arrays that we know, once it is clear that they are not too large."""
+def _load_members(path: Path, file: Any) -> dict[str, NDArray[Any]]:
+    """Load the known arrays, once it is clear that they are not too large."""
     with zipfile.ZipFile(file) as box:
-        sizes = {one.filename.removesuffix(".npy"): one.file_size for one in box.infolist()}
-    if sum(sizes.get(name, 0) for name in _KNOWN) > _MOST_BYTES:
+        sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in box.infolist()}
+    if sum(sizes.get(name, 0) for name in _KEYS) > _MOST_BYTES:
         raise CodecError(f"{path.name} holds more than {_MOST_BYTES} bytes; give fewer rows")
     file.seek(0)
     with np.load(file, allow_pickle=False) as box:
-        return {name: box[name] for name in _KNOWN if name in box.files and _plain(box, name)}
+        return {name: box[name] for name in _KEYS if name in box.files and _is_plain(box, name)}
 
 
-def _plain(box: Any, name: str) -> bool:
-    """Whether it is there, as numbers or words; None, which a dictionary may hold, is pickled.
+def _is_plain(box: Any, name: str) -> bool:
+    """Whether a member holds numbers or texts; None, which is pickled, is left out.
 
     What else is pickled is refused: nobody can see whether it says who came.
     """
     with box.zip.open(f"{name}.npy") as member:
         np.lib.format.read_magic(member)
         shape, _, kind = np.lib.format.read_array_header_1_0(member)
-    if kind.kind == "O" and shape == () and name not in _NEEDED:
+    if kind.kind == "O" and shape == () and name not in _REQUIRED_KEYS:
         return False
     if kind.kind not in "iufbU":
         raise CodecError(
@@ -172,6 +172,6 @@ def _plain(box: Any, name: str) -> bool:
     return True
 
 
-def _scalar(name: str, given: Any) -> int:
-    scalar = isinstance(given, np.ndarray) and given.shape == ()
-    return whole(name, given[()] if scalar else given)
+def _read_scalar(name: str, value: Any) -> int:
+    is_scalar = isinstance(value, np.ndarray) and value.shape == ()
+    return whole(name, value[()] if is_scalar else value)

@@ -26,7 +26,7 @@ from kerchief.environments.supervised import Origin
 # Features are float32.
 _ROUNDING = 1e-6
 # Users who are looked at together, and the chance that nobody of all of them counts.
-_BLOCK, _LOST = 16, 1e-6
+_BLOCK, _LOST_ROUND_CHANCE = 16, 1e-6
 _MOST_TRIES = 2**16
 
 
@@ -108,7 +108,7 @@ class Replay:
             logs: users' features have a parameter of each arm's own. Features of arms share one,
                 and so do their products with users' features, where there are both.
             norm: public bound on the norm of a user's features; None where the logs declare it.
-            arm_norm: the same of an arm's features.
+            arm_norm: public bound on the norm of an arm's features.
             least: c, the propensity from which on coins always fall right.
             origin: where the logs come from.
             counted: where arms were counted that nobody had declared.
@@ -122,14 +122,14 @@ class Replay:
             raise InvalidValue(
                 f"counted is {str(counted)[:80]}; say in words where arms were found"
             )
-        bound = _bound_of(logs, norm, arm_norm)
+        bound = _compute_bound(logs, norm, arm_norm)
         least = float(logs.propensities.min()) if least is None else least
         least = validate.between("least_propensity", least, 0.0, 1.0 + _ROUNDING)
-        never = np.setdiff1d(np.arange(logs.arms), logs.actions)
-        if never.size:
-            others = f", nor were {never.size - 1} others" if never.size > 1 else ""
+        unplayed = np.setdiff1d(np.arange(logs.arms), logs.actions)
+        if unplayed.size:
+            suffix = f", nor were {unplayed.size - 1} others" if unplayed.size > 1 else ""
             raise InvalidValue(
-                f"arm {never[0]}, counted from 0, was never logged{others}: what it would have "
+                f"arm {unplayed[0]}, counted from 0, was never logged{suffix}: what it would have "
                 "given is not known; declare only arms that were played"
             )
         of_arms = np.zeros((logs.arms, 0)) if logs.arm_features is None else logs.arm_features
@@ -142,13 +142,13 @@ class Replay:
             actions=jnp.asarray(logs.actions, jnp.int32),
             rewards=jnp.asarray(logs.rewards, jnp.float32),
             chances=jnp.asarray(np.minimum(1.0, least / logs.propensities), jnp.float32),
-            means=jnp.asarray(_means(logs), jnp.float32),
+            means=jnp.asarray(_estimate_means(logs), jnp.float32),
             low=logs.low,
             high=logs.high,
             norm=bound,
             constant=logs.constant if logs.arm_features is None else 0.0,
             own=logs.dim if logs.arm_features is None else 0,
-            tries=_tries(least),
+            tries=_count_tries(least),
             rounds=max(1, int(least * logs.rows)),
             origin=Origin(name="logs") if origin is None else origin,
             counted=counted,
@@ -184,8 +184,8 @@ class Replay:
         return stream
 
     def arms(self, world: Stream, clock: Clock, stream: Stream) -> LoggedArms:
-        """A user of the sample, whether or not anyone would agree with the logs."""
-        return self._arms(self._rows(world, stream.words(1)[0])[0])
+        """Draw a logged user, whether or not the bandit would agree with the logs."""
+        return self._build_arms(self._sample_rows(world, stream.words(1)[0])[0])
 
     def opposed(
         self, world: Stream, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
@@ -194,9 +194,9 @@ class Replay:
 
         def look(state: tuple[Array, Array]) -> tuple[Array, Array]:
             block, _ = state
-            words, coins, _, _ = stream.split(block + 1).words(_BLOCK)
-            rows = self._rows(world, words)
-            agree = jax.vmap(lambda row: choose(self._arms(row)))(rows) == self.actions[rows]
+            bits, coins, _, _ = stream.split(block + 1).words(_BLOCK)
+            rows = self._sample_rows(world, bits)
+            agree = jax.vmap(lambda row: choose(self._build_arms(row)))(rows) == self.actions[rows]
             counts = agree & (open_unit(coins) <= self.chances[rows])
             return block + 1, jnp.where(counts.any(), rows[jnp.argmax(counts)], -1)
 
@@ -205,15 +205,15 @@ class Replay:
             return (row < 0) & (block < self.tries // _BLOCK)
 
         start = (jnp.uint32(0), jnp.int32(-1))
-        return self._arms(jax.lax.while_loop(go_on, look, start)[1])
+        return self._build_arms(jax.lax.while_loop(go_on, look, start)[1])
 
     def reward(
         self, world: Stream, arms: Arms, action: Array, clock: Clock, stream: Stream
     ) -> Array:
-        """What was logged, where the action was; else the least."""
-        row = _row(arms)
-        told = (row >= 0) & (self.actions[row] == action)
-        return jnp.where(told, self.rewards[row], jnp.float32(self.low))
+        """Logged reward where the logged arm was chosen; else the least reward."""
+        row = _get_row(arms)
+        is_logged = (row >= 0) & (self.actions[row] == action)
+        return jnp.where(is_logged, self.rewards[row], jnp.float32(self.low))
 
     def regret(self, world: Stream, arms: Arms, action: Array, clock: Clock) -> Array:
         """The best single arm's mean reward, less the reward."""
@@ -223,89 +223,91 @@ class Replay:
         """The arm whose estimated mean reward is the greatest."""
         return jnp.argmax(self.means)
 
-    def _rows(self, world: Stream, words: Array) -> Array:
-        """Rows of the logs, by random places in this replicate's sample of them.
+    def _sample_rows(self, world: Stream, bits: Array) -> Array:
+        """Draw rows of the logs from the bootstrap sample of this replicate.
 
         What stands at a place follows from its address, so a sample needs no memory.
         """
         rows = self.rows
 
         def stands_at(place: Array) -> Array:
-            return _below(world.at(WORLD, round=place).split(1).words(1)[0][0], rows)
+            return _scale_to_range(world.at(WORLD, round=place).split(1).words(1)[0][0], rows)
 
-        return jax.vmap(stands_at)(_below(words, rows))
+        return jax.vmap(stands_at)(_scale_to_range(bits, rows))
 
-    def _arms(self, row: Array) -> LoggedArms:
-        """A row's arms; those of no row are zeros."""
-        known = (row >= 0).astype(jnp.float32)
+    def _build_arms(self, row: Array) -> LoggedArms:
+        """Build the arms of a row; the features of no row are zeros."""
+        is_row = (row >= 0).astype(jnp.float32)
         of_arms = self.of_arms if self.of_arms.ndim == 2 else self.of_arms[row]
-        features = _features(self.contexts[row], of_arms) * known
+        features = _combine_features(self.contexts[row], of_arms) * is_row
         allowed = self.allowed[row if self.allowed.shape[0] > 1 else 0]
         return LoggedArms(features=features, allowed=allowed, row=row)
 
 
-def _features(user: Array, of_arms: Array) -> Array:
-    """The user for every arm, or the arms and, where both are known, their products."""
+def _combine_features(user: Array, of_arms: Array) -> Array:
+    """Repeat user features per arm, or join arm features and products with them."""
     if not of_arms.shape[-1]:
         return jnp.tile(user, (of_arms.shape[0], 1))
     products = of_arms[:, :, None] * user
     return jnp.concatenate([of_arms, products.reshape(of_arms.shape[0], -1)], axis=-1)
 
 
-def _row(arms: Arms) -> Array:
+def _get_row(arms: Arms) -> Array:
     assert isinstance(arms, LoggedArms)
     return arms.row
 
 
-def _below(word: Array, count: int) -> Array:
-    """A whole number below the count, from 32 random bits."""
-    wide = word.astype(jnp.uint64) * np.uint64(count)
+def _scale_to_range(bits: Array, count: int) -> Array:
+    """Scale 32 random bits to a whole number below the count."""
+    wide = bits.astype(jnp.uint64) * np.uint64(count)
     return (wide >> 32).astype(jnp.int32)
 
 
-def _tries(least: float) -> int:
-    """So many users that all fail to count with chance 1e-6, in whole blocks."""
-    needed = math.log(_LOST) / math.log1p(-min(least, 0.99))
-    if needed > _MOST_TRIES:
+def _count_tries(least: float) -> int:
+    """Count users to draw so that none counts with chance 1e-6, in whole blocks."""
+    tries = math.log(_LOST_ROUND_CHANCE) / math.log1p(-min(least, 0.99))
+    if tries > _MOST_TRIES:
         raise InvalidValue(
             f"the least propensity is {least:g}, so that some {1 / least:.3g} users must be drawn "
             "per round; give least, such as 0.01, and accept the bias for rows below it"
         )
-    return _BLOCK * math.ceil(needed / _BLOCK)
+    return _BLOCK * math.ceil(tries / _BLOCK)
 
 
-def _means(logs: Logs) -> NDArray[np.float64]:
-    """Each arm's mean reward by inverse propensity, with normalized weights."""
+def _estimate_means(logs: Logs) -> NDArray[np.float64]:
+    """Estimate mean rewards of arms by inverse propensity with normalized weights."""
     weights = 1 / logs.propensities
     total = np.bincount(logs.actions, weights * logs.rewards, minlength=logs.arms)
     means: NDArray[np.float64] = total / np.bincount(logs.actions, weights, minlength=logs.arms)
     return means
 
 
-def _bound_of(logs: Logs, norm: float | None, arm_norm: float | None) -> float:
-    """The public bound on an arm's features, to whose parts the logs are held."""
+def _compute_bound(logs: Logs, norm: float | None, arm_norm: float | None) -> float:
+    """Compute the public bound on the features of an arm, and check it on the logs."""
     if not logs.dim and not logs.arm_dim:
         raise InvalidValue("the logs have no features; name some, of users or of arms")
-    for name, given, whose, dim in (
+    for name, value, owner, dim in (
         ("norm", norm, "users", logs.dim),
         ("arm_norm", arm_norm, "arms", logs.arm_dim),
     ):
-        if given is not None and not dim:
-            bound = validate.positive(name, given)
+        if value is not None and not dim:
+            bound = validate.positive(name, value)
             raise InvalidValue(
-                f"{name} is {bound}, and no features of {whose} are read from these logs; leave "
+                f"{name} is {bound}, and no features of {owner} are read from these logs; leave "
                 "it out"
             )
-    user = _bound("norm", "a user's features", logs.norm if norm is None else norm, logs.contexts)
-    arm = _bound("arm_norm", "an arm's features", arm_norm, logs.arm_features)
+    user = _check_bound(
+        "norm", "a user's features", logs.norm if norm is None else norm, logs.contexts
+    )
+    arm = _check_bound("arm_norm", "an arm's features", arm_norm, logs.arm_features)
     return arm * math.hypot(1.0, user) if arm else user
 
 
-def _bound(name: str, whose: str, bound: float | None, features: Any) -> float:
+def _check_bound(name: str, owner: str, bound: float | None, features: Any) -> float:
     if features is None or not features.shape[-1]:
         return 0.0
     if bound is None:
-        raise InvalidValue(f"{name} is not given; declare a public bound on the norm of {whose}")
+        raise InvalidValue(f"{name} is not given; declare a public bound on the norm of {owner}")
     bound = validate.between(name, bound, 1e-9, 1e9, closed=True)
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(features, axis=-1).reshape(len(features), -1).max(axis=1)

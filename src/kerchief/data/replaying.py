@@ -62,70 +62,72 @@ def from_logs(
     >>> world.problem(3).arms, world.rounds
     (2, 1)
     """
-    named: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
-    named |= {"arms": arms, "arm_features": arm_features, "user": user}
-    columns = {name: one for name, one in named.items() if one is not None}
-    played: dict[str, Any] = {"arm_norm": arm_norm, "least": least_propensity}
+    options: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    options |= {"arms": arms, "arm_features": arm_features, "user": user}
+    columns = {name: value for name, value in options.items() if value is not None}
+    replay_options: dict[str, Any] = {"arm_norm": arm_norm, "least": least_propensity}
     if isinstance(source, Logs):
         bounded = reward_range is not None or intercept is not None
         if columns or not nothing(features) or bounded:
             raise InvalidValue("columns are named, and these logs were read already; name none")
-        return _replayed(source, {"norm": norm, **played}, sha256)
+        return _build_replay(source, {"norm": norm, **replay_options}, sha256)
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     read = read_with_origin(source, reward_range, columns, bounds)
-    said = _described(source, read, {**columns, **bounds, **played})
-    check_digest(said["data_sha256"], sha256)
+    parameters = _describe_logs(source, read, {**columns, **bounds, **replay_options})
+    check_digest(parameters["data_sha256"], sha256)
     origin = Origin(
-        name=Path(said["data"]).name,
-        parameters=tuple(said.items()),
+        name=Path(parameters["data"]).name,
+        parameters=tuple(parameters.items()),
         clipped=float(read.encoded.clipped.mean()),
         shares=read.encoded.shares,
     )
     bound = norm if read.logs.norm is None else None
-    return Replay.of(read.logs, norm=bound, origin=origin, counted=read.counted, **played)
+    return Replay.of(read.logs, norm=bound, origin=origin, counted=read.counted, **replay_options)
 
 
-def _replayed(logs: Logs, played: Mapping[str, Any], sha256: str | None) -> Replay:
-    """A world of logs that were read already."""
+def _build_replay(logs: Logs, replay_options: Mapping[str, Any], sha256: str | None) -> Replay:
+    """Build an environment of logs that were read already."""
     check_digest(logs.digest, sha256)
-    words = {"norm": played["norm"], "arm_norm": played["arm_norm"]}
-    words |= {"least_propensity": played["least"], "reward_range": _range(logs)}
-    said = {name: one for name, one in words.items() if one is not None}
-    said = {"data": "logs", "data_sha256": logs.digest, **said}
-    return Replay.of(logs, origin=Origin(name="logs", parameters=tuple(said.items())), **played)
+    options = {"norm": replay_options["norm"], "arm_norm": replay_options["arm_norm"]}
+    options |= {"least_propensity": replay_options["least"], "reward_range": _format_range(logs)}
+    parameters = {name: value for name, value in options.items() if value is not None}
+    parameters = {"data": "logs", "data_sha256": logs.digest, **parameters}
+    return Replay.of(
+        logs, origin=Origin(name="logs", parameters=tuple(parameters.items())), **replay_options
+    )
 
 
-def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """How the logs were declared, in the words of the command line."""
-    logs, words = read.logs, {**asked, "least_propensity": asked["least"]}
-    words["features"] = () if nothing(asked["features"]) else logs.names
-    if (declared := read.declaration) is not None:
-        words |= {"features": declared.texts(), "norm": declared.vector_norm}
-        words |= {"intercept": declared.intercept}
-    words |= {} if nothing(asked.get("arms")) else {"action": _named(asked)}
-    known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
+def _describe_logs(source: Any, read: ReadLogs, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the declaration of the logs by names of command-line options."""
+    logs, values = read.logs, {**options, "least_propensity": options["least"]}
+    values["features"] = () if nothing(options["features"]) else logs.names
+    if (declaration := read.declaration) is not None:
+        values |= {"features": declaration.texts(), "norm": declaration.vector_norm}
+        values |= {"intercept": declaration.intercept}
+    values |= {} if nothing(options.get("arms")) else {"action": _describe_action(options)}
+    names = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
     return {
         "data": str(source) if isinstance(source, str | Path) else "logs",
-        "data_sha256": _digest(source, read),
-        **{n: words[n] for n in (*known, "least_propensity") if not nothing(words.get(n))},
-        "reward_range": _range(logs),
+        "data_sha256": _compute_digest(source, read),
+        **{n: values[n] for n in (*names, "least_propensity") if not nothing(values.get(n))},
+        "reward_range": _format_range(logs),
     }
 
 
-def _range(logs: Logs) -> str:
+def _format_range(logs: Logs) -> str:
     return f"{logs.low:.17g}:{logs.high:.17g}"
 
 
-def _named(asked: Mapping[str, Any]) -> str:
-    """The column of what was done; with its arms, where words beside it declare their order."""
-    action, arms = str(asked.get("action", "action")), asked["arms"]
+def _describe_action(options: Mapping[str, Any]) -> str:
+    """Describe the column of actions; with its arms where `arms` declares their order."""
+    action, arms = str(options.get("action", "action")), options["arms"]
     if "=" in action or isinstance(arms, int | np.integer):
         return action
     return Category(name=action, values=tuple(arms)).texts()[0]
 
 
-def _digest(source: Any, read: ReadLogs) -> str:
-    """That of the file, or of all that was read; features of arms beside a table have their own."""
+def _compute_digest(source: Any, read: ReadLogs) -> str:
+    """Compute the digest of the file, or of the table and the features of arms."""
     table = isinstance(read.source, Table)
     if isinstance(source, str | Path) and not table:
         return hashlib.sha256(Path(source).read_bytes()).hexdigest()

@@ -48,7 +48,7 @@ class RewardFit:
 
     @property
     def length(self) -> int:
-        """Of u."""
+        """Length of u."""
         return self.dim + 1
 
     @property
@@ -68,11 +68,11 @@ class RewardFit:
 
     @property
     def taxicab(self) -> float:
-        """The same in the sum of absolute values: two blocks may differ."""
+        """Sensitivity in the sum of absolute values, where two blocks may differ."""
         return math.sqrt(2 * self.block) * self.sensitivity
 
     def features(self, contexts: Floats) -> Floats:
-        """One u per row."""
+        """Compute u for each row."""
         with np.errstate(over="ignore"):
             lengths = np.linalg.norm(contexts, axis=1, keepdims=True)
         short = contexts / np.maximum(lengths, self.norm)
@@ -81,14 +81,14 @@ class RewardFit:
         return np.concatenate(parts, axis=1) / math.sqrt(2)
 
     def rows(self, contexts: Floats, actions: NDArray[np.int64], rewards: Floats) -> Floats:
-        """One statistic per row."""
+        """Compute the statistic of each row."""
         u = self.features(contexts)
         first, second = np.triu_indices(self.length)
         scale = np.where(first == second, 1.0, math.sqrt(2))
         own = np.concatenate([u[:, first] * u[:, second] * scale, rewards[:, None] * u], axis=1)
-        found = np.zeros((len(u), self.arms, self.block))
-        found[np.arange(len(u)), actions] = own
-        return found.reshape(len(u), self.size)
+        statistics = np.zeros((len(u), self.arms, self.block))
+        statistics[np.arange(len(u)), actions] = own
+        return statistics.reshape(len(u), self.size)
 
     def fitted(self, total: Floats, std: float) -> Floats:
         """A parameter for every arm, from a noisy total and the noise on each of its numbers.
@@ -102,9 +102,9 @@ class RewardFit:
         grams[:, first, second] = grams[:, second, first] = blocks[:, : len(first)] * scale
         values, vectors = np.linalg.eigh(grams)
         inverse = vectors / (np.maximum(values, 0.0) + ridge)[:, None, :] @ vectors.swapaxes(1, 2)
-        found: Floats = np.einsum("aij,aj->ai", inverse, blocks[:, len(first) :])
-        return found
+        parameters: Floats = np.einsum("aij,aj->ai", inverse, blocks[:, len(first) :])
+        return parameters
 
     def guesses(self, parameters: Floats, contexts: Floats) -> Floats:
-        """Of every row and arm."""
+        """Predict the reward of every row and arm."""
         return self.features(contexts) @ parameters.T

@@ -86,9 +86,9 @@ def read_logs(
     >>> logs.actions.tolist(), logs.names
     ([0, 1], ('age', 'constant'))
     """
-    named: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
-    named |= {"arms": arms, "arm_features": arm_features, "user": user}
-    columns = {name: one for name, one in named.items() if one is not None}
+    options: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    options |= {"arms": arms, "arm_features": arm_features, "user": user}
+    columns = {name: value for name, value in options.items() if value is not None}
     if norm is not None and nothing(features):
         raise InvalidValue(f"norm is {norm}, and no features are named; name them, or leave it out")
     bounds = {"features": features, "norm": norm, "intercept": intercept}
@@ -98,51 +98,56 @@ def read_logs(
 def read_with_origin(
     source: Any, reward_range: Any, columns: Mapping[str, Any], bounds: Mapping[str, Any]
 ) -> ReadLogs:
-    """The same, with what was found on the way."""
+    """Read logs, and return them with their source and the declaration."""
     low, high = declared_range(reward_range)
-    asked = AskedFeatures(**bounds)
-    asked.check()
+    selection = AskedFeatures(**bounds)
+    selection.check()
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
     if kind in _DSJSON:
-        return _of_dsjson(source, (low, high), asked, columns)
+        return _read_lines(source, (low, high), selection, columns)
     if kind == _FEEDBACK:
-        _refuse("bandit feedback", columns, known=())
-        return asked.of(read_feedback(source, low=low, high=high))
+        _refuse_columns("bandit feedback", columns, allowed=())
+        return selection.of(read_feedback(source, low=low, high=high))
     if isinstance(source, Mapping) and {"pscore", "n_actions"} <= source.keys():
-        _refuse("bandit feedback", columns, known=())
-        return asked.of(from_feedback(source, low=low, high=high))
-    return _of_table(read_table(source), (low, high), asked, **columns)
+        _refuse_columns("bandit feedback", columns, allowed=())
+        return selection.of(from_feedback(source, low=low, high=high))
+    return _read_decisions(read_table(source), (low, high), selection, **columns)
 
 
-def _refuse(form: str, columns: Mapping[str, Any], *, known: Sequence[str]) -> None:
-    """Refuse what a form of logs does not take: it says that itself, and would not be heard."""
+def _refuse_columns(form: str, columns: Mapping[str, Any], *, allowed: Sequence[str]) -> None:
+    """Refuse options that a format of logs does not take because it has its own."""
     for name in columns:
-        if name not in known:
+        if name not in allowed:
             raise InvalidValue(
                 f"{name} is given, and {form} says it in its own way (see docs/logs.md); leave "
                 f"{name} out"
             )
 
 
-def _of_dsjson(
+def _read_lines(
     source: Path | str,
     reward_range: tuple[float, float],
-    asked: AskedFeatures,
+    selection: AskedFeatures,
     columns: Mapping[str, Any],
 ) -> ReadLogs:
-    """Lines; who declares the arms declares the features too, and none is read off the lines."""
-    _refuse("DSJSON", columns, known=("action", "arms", "user"))
-    words = _words(columns.get("action"), columns.get("arms"))
-    if "action" in columns and words is None:
+    """Read DSJSON; with declared arms only declared features are read from lines."""
+    _refuse_columns("DSJSON", columns, allowed=("action", "arms", "user"))
+    arm_names = _read_arm_names(columns.get("action"), columns.get("arms"))
+    if "action" in columns and arm_names is None:
         raise InvalidValue(
             f"action is {columns['action']!r}, and DSJSON has a column of its own for it; leave "
             "it out, or name the arms in their order, as in item=first|second"
         )
-    count = columns.get("arms") if words is None else len(words)
-    given: dict[str, Any] = {"features": asked.in_lines(declared=count is not None), "arms": count}
-    given |= {"arm_features": None if count is None else (), "user": columns.get("user")}
+    count = columns.get("arms") if arm_names is None else len(arm_names)
+    options: dict[str, Any] = {
+        "features": selection.in_lines(declared=count is not None),
+        "arms": count,
+    }
+    options |= {"arm_features": None if count is None else (), "user": columns.get("user")}
     low, high = reward_range
-    read = asked.of(read_dsjson(source, low=low, high=high, needed=asked.never_absent(), **given))
+    read = selection.of(
+        read_dsjson(source, low=low, high=high, needed=selection.never_absent(), **options)
+    )
     return dataclasses.replace(read, counted="the lines" if count is None else None)
 
 
@@ -167,12 +172,12 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
     }
     columns |= {} if logs.users is None else {"user": logs.users}
     columns |= dict(zip(logs.names, logs.contexts.T, strict=True))
-    frame = pl.DataFrame({name: np.ascontiguousarray(one) for name, one in columns.items()})
-    _check_heading(path, _written(frame.head(1), kind), list(columns))
-    write_file(path, _written(frame, kind))
+    frame = pl.DataFrame({name: np.ascontiguousarray(values) for name, values in columns.items()})
+    _check_heading(path, _serialize_frame(frame.head(1), kind), list(columns))
+    write_file(path, _serialize_frame(frame, kind))
 
 
-def _written(frame: pl.DataFrame, kind: str) -> bytes:
+def _serialize_frame(frame: pl.DataFrame, kind: str) -> bytes:
     content = io.BytesIO()
     if kind == ".csv":
         frame.write_csv(content)
@@ -182,20 +187,20 @@ def _written(frame: pl.DataFrame, kind: str) -> bytes:
 
 
 def _check_heading(path: Path, content: bytes, names: Sequence[str]) -> None:
-    """Refuse names that would not be found again."""
-    found = list(columns_of(path, content))
-    for name, again in zip(names, found, strict=True):
-        if name != again:
+    """Refuse names that the file would not give back."""
+    stored = list(columns_of(path, content))
+    for name, stored_name in zip(names, stored, strict=True):
+        if name != stored_name:
             raise CodecError(
-                f"a feature is called {name!r}, and {path.suffix} would give it back as {again!r}; "
-                "rename it"
+                f"a feature is called {name!r}, and {path.suffix} would give it back as "
+                f"{stored_name!r}; rename it"
             )
 
 
-def _of_table(
+def _read_decisions(
     table: Table,
     reward_range: tuple[float, float],
-    asked: AskedFeatures,
+    selection: AskedFeatures,
     *,
     action: str = "action",
     reward: str = "reward",
@@ -204,59 +209,66 @@ def _of_table(
     arm_features: ArrayLike | None = None,
     user: str | None = None,
 ) -> ReadLogs:
-    taken = (str(action).partition("=")[0], reward, propensity, user)
-    names = (one for one in taken if isinstance(one, str))
-    known = table.without(*names)
-    encoded, declared = asked.encode(known)
-    actions, count = _actions(table, action, arms)
+    reserved = (str(action).partition("=")[0], reward, propensity, user)
+    names = (name for name in reserved if isinstance(name, str))
+    feature_table = table.without(*names)
+    encoded, declaration = selection.encode(feature_table)
+    actions, count = _read_actions(table, action, arms)
     logs = Logs(
         actions=actions,
-        rewards=table.numbers(_column("reward", reward), or_words=False),
-        propensities=_propensities(table, propensity),
+        rewards=table.numbers(_check_column_name("reward", reward), or_words=False),
+        propensities=_read_propensities(table, propensity),
         arms=count,
         low=reward_range[0],
         high=reward_range[1],
         arm_features=None if arm_features is None else np.asarray(arm_features),
-        users=None if user is None else table.words(_column("user", user)),
-        **asked.fields(known, encoded.rows, declared),
+        users=None if user is None else table.words(_check_column_name("user", user)),
+        **selection.fields(feature_table, encoded.rows, declaration),
     )
-    counted = f"column {action!r}" if arms is None and "=" not in action else None
-    return ReadLogs(logs=logs, source=table, declaration=declared, encoded=encoded, counted=counted)
+    count_source = f"column {action!r}" if arms is None and "=" not in action else None
+    return ReadLogs(
+        logs=logs, source=table, declaration=declaration, encoded=encoded, counted=count_source
+    )
 
 
-def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
-    """Numbers of arms, and how many arms there are: one more than the greatest where not said."""
-    name, words = _column("action", action).partition("=")[0], _words(action, arms)
-    if words is None:
+def _read_actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
+    """Read the number of each arm and the arm count, by default the greatest plus 1."""
+    name, arm_names = (
+        _check_column_name("action", action).partition("=")[0],
+        _read_arm_names(action, arms),
+    )
+    if arm_names is None:
         numbers = table.numbers(name)
         count = int(min(max(numbers.max(), 0), 2**30)) + 1 if arms is None else int(arms)
         return numbers, count
-    return Category(name=name, values=words).places(table), len(words)
+    return Category(name=name, values=arm_names).places(table), len(arm_names)
 
 
-def _words(action: str | None, arms: Any) -> tuple[str, ...] | None:
-    """The names of arms, if they have any; a number beside them must be how many they are."""
-    name, equals, text = _column("action", action or "").partition("=")
-    said = Category(name=name, values=words_of(text)).values if equals else None
+def _read_arm_names(action: str | None, arms: Any) -> tuple[str, ...] | None:
+    """Read declared names of arms, if there are any, and check them against `arms`."""
+    name, equals, text = _check_column_name("action", action or "").partition("=")
+    declared_names = Category(name=name, values=words_of(text)).values if equals else None
     if arms is None or isinstance(arms, int | np.integer):
-        if said is not None and arms is not None and arms != len(said):
-            raise InvalidValue(f"arms is {arms}, and action names {len(said)}; give one of the two")
-        return said
+        if declared_names is not None and arms is not None and arms != len(declared_names):
+            raise InvalidValue(
+                f"arms is {arms}, and action names {len(declared_names)}; give one of the two"
+            )
+        return declared_names
     if isinstance(arms, str) or not isinstance(arms, Sequence):
         raise InvalidValue("arms are neither a number nor a list of words; give one of the two")
-    if said is not None and said != tuple(arms):
+    if declared_names is not None and declared_names != tuple(arms):
         raise InvalidValue("arms are named twice, by action and by arms; give one of the two")
     return Category(name="arms", values=tuple(arms)).values
 
 
-def _column(what: str, name: object) -> str:
+def _check_column_name(option: str, name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidValue(f"{what} is a {type(name).__name__}; give the name of a column")
+        raise InvalidValue(f"{option} is a {type(name).__name__}; give the name of a column")
     return name
 
 
-def _propensities(table: Table, given: str | float) -> Floats:
-    if isinstance(given, str):
-        return table.numbers(given, or_words=False)
-    chance = validate.between("propensity", given, 1e-12, 1.0, closed=True)
+def _read_propensities(table: Table, propensity: str | float) -> Floats:
+    if isinstance(propensity, str):
+        return table.numbers(propensity, or_words=False)
+    chance = validate.between("propensity", propensity, 1e-12, 1.0, closed=True)
     return np.full(table.rows, chance, np.float64)

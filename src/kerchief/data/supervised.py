@@ -1,4 +1,4 @@
-"""From a table to a world in which every arm's reward is known."""
+"""Environments from a table in which the reward of every arm is known."""
 
 from __future__ import annotations
 
@@ -63,68 +63,85 @@ def from_supervised(
     ['single-arm not private', 'own-models not private', 'own-models joint ε=1']
     """
     table = read_table(X, name="the data")
-    aims = aims_of(table, y, rewards, reward_range)
-    known = table.without(*((y.partition("=")[0].strip(),) if isinstance(y, str) else rewards))
-    users, mine = _users(known, features, norm, intercept, needed=is_empty(arm_features))
+    targets = aims_of(table, y, rewards, reward_range)
+    feature_table = table.without(
+        *((y.partition("=")[0].strip(),) if isinstance(y, str) else rewards)
+    )
+    users, user_encoding = _encode_users(
+        feature_table, features, norm, intercept, required=is_empty(arm_features)
+    )
     constant = 0.0 if users else intercept
-    offers = offers_of(known, aims.arms, arm_features, arm_table, intercept=constant)
-    theirs = None if offers is None else offers.encoded
-    parts = [one for one in (mine, theirs) if one is not None]
+    offers = offers_of(feature_table, targets.arms, arm_features, arm_table, intercept=constant)
+    arm_encoding = None if offers is None else offers.encoded
+    parts = [encoded for encoded in (user_encoding, arm_encoding) if encoded is not None]
     # A declaration has a constant of its own.
     declarations = (users, None if offers is None else offers.declaration)
-    declared = next(one for one in declarations if one is not None)
-    described = _described(table, aims, users, offers, declared.intercept) | {"orders": orders}
-    check_digest(described["data_sha256"], sha256)
+    applied = next(declaration for declaration in declarations if declaration is not None)
+    parameters = _describe_data(table, targets, users, offers, applied.intercept) | {
+        "orders": orders
+    }
+    check_digest(parameters["data_sha256"], sha256)
     return Supervised.of(
-        users=None if mine is None else mine.rows,
+        users=None if user_encoding is None else user_encoding.rows,
         offers=None if offers is None else offers.rows,
-        arms=len(aims.arms),
-        norm=math.hypot(*(one.norm for one in (users, offers and offers.declaration) if one)),
-        constant=declared.intercept,
+        arms=len(targets.arms),
+        norm=math.hypot(
+            *(
+                declaration.norm
+                for declaration in (users, offers and offers.declaration)
+                if declaration
+            )
+        ),
+        constant=applied.intercept,
         orders=orders,
         origin=Origin(
             name=table.name,
-            parameters=tuple(described.items()),
-            clipped=max(float(one.clipped.mean()) for one in parts),
-            shares=tuple(share for one in parts for share in one.shares),
+            parameters=tuple(parameters.items()),
+            clipped=max(float(encoded.clipped.mean()) for encoded in parts),
+            shares=tuple(share for encoded in parts for share in encoded.shares),
         ),
-        **aims.given,
+        **targets.given,
     )
 
 
-def _digest(table: Table, aims: Aims, offers: Offers | None) -> str:
-    """That of the file, or of several digests where labels, rewards or arms are given apart."""
-    aimed = [] if aims.source is None else [f"y={aims.source.digest}"]
-    offered = [] if offers is None or offers.source is None else [offers.source.digest]
-    if not aimed and not offered:
+def _compute_digest(table: Table, targets: Aims, offers: Offers | None) -> str:
+    """Compute the digest of the file, or of all sources where there are several."""
+    target_digests = [] if targets.source is None else [f"y={targets.source.digest}"]
+    arm_digests = [] if offers is None or offers.source is None else [offers.source.digest]
+    if not target_digests and not arm_digests:
         return table.digest
-    return hashlib.sha256(" ".join([table.digest, *aimed, *offered]).encode()).hexdigest()
+    return hashlib.sha256(
+        " ".join([table.digest, *target_digests, *arm_digests]).encode()
+    ).hexdigest()
 
 
-def _users(
-    table: Table, features: Declared, norm: float | None, intercept: float, *, needed: bool
+def _encode_users(
+    table: Table, features: Declared, norm: float | None, intercept: float, *, required: bool
 ) -> tuple[Declaration | None, Encoded | None]:
-    """What is declared about users, and their features; none where arms have features."""
-    if not needed and is_empty(features):
+    """Encode features of users, if they are declared or required."""
+    if not required and is_empty(features):
         if norm is not None:
-            given = positive("norm", norm)
+            checked_norm = positive("norm", norm)
             raise InvalidValue(
-                f"norm is {given}, and no features of users are declared; declare some, or leave "
-                "it out"
+                f"norm is {checked_norm}, and no features of users are declared; declare some, or "
+                "leave it out"
             )
         return None, None
-    declared = Declaration.of(features, norm=norm, intercept=intercept).on(table.free)
-    return declared, declared.encode(table)
+    declaration = Declaration.of(features, norm=norm, intercept=intercept).on(table.free)
+    return declaration, declaration.encode(table)
 
 
-def _described(
-    table: Table, aims: Aims, users: Declaration | None, offers: Offers | None, intercept: float
+def _describe_data(
+    table: Table, targets: Aims, users: Declaration | None, offers: Offers | None, intercept: float
 ) -> dict[str, Any]:
-    """How the data were declared, in the words of the command line."""
+    """Describe the declaration of the data by names of command-line options."""
     data = table.path or table.name
-    said: dict[str, Any] = {"data": data, "data_sha256": _digest(table, aims, offers)}
+    parameters: dict[str, Any] = {
+        "data": data,
+        "data_sha256": _compute_digest(table, targets, offers),
+    }
     if users is not None:
-        said |= {"features": users.texts()}
-        said |= {} if users.vector_norm is None else {"norm": users.vector_norm}
-    said |= {} if offers is None else offers.described
-    return said | {**aims.described, "intercept": intercept}
+        parameters |= {"features": users.texts()}
+        parameters |= {} if users.vector_norm is None else {"norm": users.vector_norm}
+    parameters |= {} if offers is None else offers.described
+    return parameters | {**targets.described, "intercept": intercept}

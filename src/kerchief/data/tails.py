@@ -36,45 +36,51 @@ class Noise:
         The variance is of one unit, and their mean is taken to be normal; the weights say how much
         of which independent noise is in it.
         """
-        spread = math.sqrt(variance / self.units)
+        sampling_std = math.sqrt(variance / self.units)
         if not self.pure:
-            total = math.hypot(spread, self.std * math.hypot(*weights))
+            total = math.hypot(sampling_std, self.std * math.hypot(*weights))
             return NormalDist().inv_cdf(1 - chance) * total
-        scales = _mixture([abs(one) * self.std / _ROOT for one in weights if one])
-        low, high = 0.0, 40 * (spread + sum(scales))
+        scales = _mix_scales([abs(weight) * self.std / _ROOT for weight in weights if weight])
+        low, high = 0.0, 40 * (sampling_std + sum(scales))
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            low, high = (low, middle) if _tail(middle, spread, scales) <= chance else (middle, high)
+            low, high = (
+                (low, middle)
+                if _compute_tail(middle, sampling_std, scales) <= chance
+                else (middle, high)
+            )
         return high
 
 
-def _mixture(given: Sequence[float]) -> Mapping[float, float]:
+def _mix_scales(deviations: Sequence[float]) -> Mapping[float, float]:
     """The law of a sum of Laplace numbers as a signed mixture: each scale with its share.
 
     By partial fractions of 1/(1 + b² t²), for different scales: each is a little above the one
     before, since larger ones only spread more.
     """
     scales: list[float] = []
-    for one in sorted(given):
-        scales.append(max(one, scales[-1] * _APART) if scales else one)
+    for deviation in sorted(deviations):
+        scales.append(max(deviation, scales[-1] * _APART) if scales else deviation)
     return {
-        one: math.prod(one**2 / (one**2 - other**2) for other in scales if other != one)
-        for one in scales
+        scale: math.prod(
+            scale**2 / (scale**2 - other_scale**2) for other_scale in scales if other_scale != scale
+        )
+        for scale in scales
     }
 
 
-def _tail(at: float, spread: float, scales: Mapping[float, float]) -> float:
+def _compute_tail(at: float, std: float, scales: Mapping[float, float]) -> float:
     """The chance that a normal number plus Laplace ones, all centred, is above `at`."""
     if not scales:
-        return ndtr(-at / spread) if spread else 0.0
-    return sum(share * _single_tail(at, spread, one) for one, share in scales.items())
+        return ndtr(-at / std) if std else 0.0
+    return sum(share * _compute_single_tail(at, std, scale) for scale, share in scales.items())
 
 
-def _single_tail(at: float, spread: float, scale: float) -> float:
-    """The same with one Laplace number."""
-    if spread < 1e-6 * scale:
+def _compute_single_tail(at: float, std: float, scale: float) -> float:
+    """The chance that a normal number plus one Laplace number is above `at`."""
+    if std < 1e-6 * scale:
         return 0.5 * math.exp(-at / scale)
-    z, ratio = at / spread, spread / scale
+    z, ratio = at / std, std / scale
     bell = 0.5 * math.exp(-z * z / 2)
     near = z - ratio
     if near < 0:

@@ -37,23 +37,25 @@ def noises_for(
     if mechanism != "gaussian":
         kinds.append(
             [
-                ExactLaplace.of(epsilon=epsilon, taxicab=one.taxicab, dimension=one.size)
-                for one in sums
+                ExactLaplace.of(
+                    epsilon=epsilon, taxicab=statistic.taxicab, dimension=statistic.size
+                )
+                for statistic in sums
             ]
         )
     if mechanism != "laplace" and delta > 0:
         multiplier = gaussian_noise_multiplier(epsilon, delta)
-        kinds.append([_gaussian(multiplier, one, sums) for one in sums])
+        kinds.append([_build_gaussian(multiplier, statistic, sums) for statistic in sums])
     return min(kinds, key=lambda noises: noises[-1].std)
 
 
-def _gaussian(
-    multiplier: float, summed: RewardFit | ValueSum, sums: Sequence[RewardFit | ValueSum]
+def _build_gaussian(
+    multiplier: float, target: RewardFit | ValueSum, sums: Sequence[RewardFit | ValueSum]
 ) -> ExactGaussian:
-    """On a grid that is fine enough for the largest of the sums, since `worst_of` speaks of all."""
-    widest = max(one.size for one in sums)
-    noise = ExactGaussian.matching(multiplier, summed.sensitivity, widest)
-    return dataclasses.replace(noise, dimension=summed.size)
+    """Build Gaussian noise on a grid that is fine enough for the largest sum."""
+    widest = max(statistic.size for statistic in sums)
+    noise = ExactGaussian.matching(multiplier, target.sensitivity, widest)
+    return dataclasses.replace(noise, dimension=target.size)
 
 
 def worst_of(noises: Sequence[ExactNoise]) -> Event:
@@ -61,15 +63,17 @@ def worst_of(noises: Sequence[ExactNoise]) -> Event:
     events = [noise.event() for noise in noises]
     if len(events) == 1:
         return events[0]
-    pure = [one.epsilon for one in events if isinstance(one, RandomizedResponse)]
-    normal = [one for one in events if isinstance(one, DiscreteGaussian)]
+    pure = [event.epsilon for event in events if isinstance(event, RandomizedResponse)]
+    normal = [event for event in events if isinstance(event, DiscreteGaussian)]
     if pure and not normal:
         return RandomizedResponse(epsilon=max(pure))
     assert not pure, "noise of two kinds in one call"
-    scale = min(one.scale for one in normal)
-    reach = max(one.sensitivity / one.scale for one in normal) * (1 + 2.0**-50)
+    scale = min(event.scale for event in normal)
+    largest_ratio = max(event.sensitivity / event.scale for event in normal) * (1 + 2.0**-50)
     return DiscreteGaussian(
-        sensitivity=reach * scale, scale=scale, dimension=max(one.dimension for one in normal)
+        sensitivity=largest_ratio * scale,
+        scale=scale,
+        dimension=max(event.dimension for event in normal),
     )
 
 

@@ -52,7 +52,7 @@ class ValueSum(Protocol):
 
     @property
     def taxicab(self) -> float:
-        """The same in the sum of absolute values."""
+        """Sensitivity in the sum of absolute values."""
 
     def rows(self, weights: Floats, rewards: Floats, guesses: Floats, expected: Floats) -> Floats:
         """The numbers of every row, from weights up to `largest` and rewards within [-1, 1].
@@ -107,37 +107,37 @@ class MeanSum:
 
     @property
     def taxicab(self) -> float:
-        """The same in the sum of absolute values."""
+        """Sensitivity in the sum of absolute values."""
         return 2.0 * len(self.ends)
 
     def rows(self, weights: Floats, rewards: Floats, guesses: Floats, expected: Floats) -> Floats:
-        """Of each end, its number less its center, over the radius."""
+        """Compute for each end its number less its center, over the radius."""
         plain = expected + weights * (rewards - guesses)
         ends = [plain + end * (weights - self.largest) for end in self.ends]
         return np.stack(ends, axis=1) / self.radius
 
     def encode(self, means: Floats, *, pure: bool) -> Floats:
         """The numbers, cut to [-1, 1], and their squares, scaled."""
-        cut = np.clip(means, -1.0, 1.0)
-        return np.concatenate([cut, _second(pure) * cut**2], axis=1)
+        clipped = np.clip(means, -1.0, 1.0)
+        return np.concatenate([clipped, _weigh_square(pure) * clipped**2], axis=1)
 
     def read(self, means: Floats, noise: Noise, *, miss: float) -> Reading:
-        """Means, moved back; the widening is part of them."""
+        """Move means back to the scale of rewards, and widen the interval."""
         count = len(self.ends)
-        first, second = means[:count], means[count:] / _second(noise.pure)
+        first, second = means[:count], means[count:] / _weigh_square(noise.pure)
         errors = [self._error(*pair, noise, miss) for pair in zip(first, second, strict=True)]
         back = self.radius * first + self.largest * np.array(self.ends)
         value = float(back.mean())
         low = float(back[0]) - self.ends[0] - self.radius * errors[0]
         high = float(back[-1]) - self.ends[-1] + self.radius * errors[-1]
         weight = None if self.complete else float((back[0] - back[1]) / (2 * self.ends[0]))
-        return _reading(value, low, high, weight, self.radius * noise.std / math.sqrt(count))
+        return _build_reading(value, low, high, weight, self.radius * noise.std / math.sqrt(count))
 
     def _error(self, first: float, second: float, noise: Noise, miss: float) -> float:
         """How far a mean may be off: a tenth of the chance is for either moment's own noise."""
-        most = second + noise.error(miss / 10) / _second(noise.pure)
-        least = max(abs(first) - noise.error(miss / 10), 0.0)
-        variance = min(max(most - least**2, 0.0), 1.0) * noise.units / (noise.units - 1)
+        upper = second + noise.error(miss / 10) / _weigh_square(noise.pure)
+        lower = max(abs(first) - noise.error(miss / 10), 0.0)
+        variance = min(max(upper - lower**2, 0.0), 1.0) * noise.units / (noise.units - 1)
         return noise.error(0.8 * miss, variance=variance)
 
 
@@ -173,29 +173,29 @@ class MatchedSum:
         return np.stack([shares, shares * rewards], axis=1)
 
     def encode(self, means: Floats, *, pure: bool) -> Floats:
-        """Both, cut to their triangle, and their products halved."""
+        """Clip both numbers to their triangle, and append their halved products."""
         a = np.clip(means[:, 0], 0.0, 1.0)
         b = np.clip(means[:, 1], -a, a)
         return np.stack([a, b, a * a / 2, a * b / 2, b * b / 2], axis=1)
 
     def read(self, means: Floats, noise: Noise, *, miss: float) -> Reading:
-        """Their ratio, and where it can be; half of the chances are the missing weight's."""
-        a, b, *halved = (float(one) for one in means)
-        products = tuple(2 * one for one in halved)
+        """Compute the ratio and its interval; half of the chance is for missing weight."""
+        a, b, *halved = (float(mean) for mean in means)
+        products = tuple(2 * mean for mean in halved)
         matched = max(a, noise.std)
         value = min(max(b / matched, -1.0), 1.0)
         alone = noise.std * math.hypot(1.0, value) / matched
         part = miss if self.complete else miss / 2
-        low, high = self._where((a, b), products, noise, part)
+        low, high = self._find_interval((a, b), products, noise, part)
         if self.complete:
-            return _reading(value, low, high, None, alone)
+            return _build_reading(value, low, high, None, alone)
         variance = min(max(products[0] + 2 * noise.error(part / 10), 0.0), 1.0)
-        least = self.largest * (a - noise.error(0.9 * part, variance=variance))
-        least = min(max(least, 0.0), 1.0)
-        low, high = least * (1 + low) - 1, 1 - least * (1 - high)
-        return _reading(value, low, high, self.largest * a, alone)
+        least_weight = self.largest * (a - noise.error(0.9 * part, variance=variance))
+        least_weight = min(max(least_weight, 0.0), 1.0)
+        low, high = least_weight * (1 + low) - 1, 1 - least_weight * (1 - high)
+        return _build_reading(value, low, high, self.largest * a, alone)
 
-    def _where(
+    def _find_interval(
         self,
         sums: tuple[float, float],
         products: tuple[float, ...],
@@ -207,12 +207,12 @@ class MatchedSum:
         def possible(v: float) -> bool:
             return abs(sums[1] - v * sums[0]) <= self._error(v, products, noise, miss)
 
-        found = [v for v in np.linspace(-1, 1, _POINTS).tolist() if possible(v)]
-        if not found:
+        values = [v for v in np.linspace(-1, 1, _POINTS).tolist() if possible(v)]
+        if not values:
             return -1.0, 1.0
         step = 2 / (_POINTS - 1)
-        return _edge(possible, found[0], found[0] - step), _edge(
-            possible, found[-1], found[-1] + step
+        return _find_edge(possible, values[0], values[0] - step), _find_edge(
+            possible, values[-1], values[-1] + step
         )
 
     def _error(self, v: float, products: tuple[float, ...], noise: Noise, miss: float) -> float:
@@ -222,7 +222,7 @@ class MatchedSum:
         return noise.error(0.9 * miss, variance=variance, weights=(1.0, -v))
 
 
-def _edge(possible: Callable[[float], bool], inside: float, outside: float) -> float:
+def _find_edge(possible: Callable[[float], bool], inside: float, outside: float) -> float:
     """A point beyond the last possible one, and close to it."""
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
@@ -230,13 +230,15 @@ def _edge(possible: Callable[[float], bool], inside: float, outside: float) -> f
     return outside
 
 
-def _second(pure: bool) -> float:
+def _weigh_square(pure: bool) -> float:
     """How much a square counts beside its number, at no cost: lemma 1 of the note."""
     return 0.5 if pure else 1.5
 
 
-def _reading(value: float, low: float, high: float, weight: float | None, noise: float) -> Reading:
-    """Within the range of rewards, and in order."""
-    value, low, high = (min(max(one, -1.0), 1.0) for one in (value, low, high))
+def _build_reading(
+    value: float, low: float, high: float, weight: float | None, noise: float
+) -> Reading:
+    """Build a reading whose ends are ordered and within the range of rewards."""
+    value, low, high = (min(max(end, -1.0), 1.0) for end in (value, low, high))
     low, high = min(low, value), max(high, value)
     return Reading(value=value, low=low, high=high, weight=weight, noise=noise)

@@ -21,7 +21,7 @@ from kerchief.experiments.place import Place
 _FILES = {"picture": "audit.png"}
 
 # The chance that a bound is wrong: of a single audit, and of each where all are run.
-_FAILURE, _RARE = 0.05, 1e-3
+_FAILURE, _FAILURE_OF_ALL = 0.05, 1e-3
 
 
 @click.command()
@@ -81,7 +81,7 @@ def audit(
     claim is false.
     """
     use_device(device)
-    look = partial(Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed)
+    run_audit = partial(Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed)
     if everything == (name is not None):
         raise InvalidValue("name one bandit or mechanism, or say --all")
     if name is None:
@@ -89,7 +89,10 @@ def audit(
             raise InvalidValue(
                 "--all audits everything; say no trust, kind, canaries, folder or force"
             )
-        audits = [(subject.kind, look(subject, failure=_RARE)) for subject in _told(entries())]
+        audits = [
+            (subject.kind, run_audit(subject, failure=_FAILURE_OF_ALL))
+            for subject in _track_progress(entries())
+        ]
         return _show_all(audits, as_json=as_json)
     place: Place | None = None
     if canaries is not None:
@@ -98,42 +101,42 @@ def audit(
                 "canaries are one run of fits under joint trust, without a picture; say no other "
                 "trust, kind, replicates, folder or force"
             )
-        found = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
+        result = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
     else:
         if out is not None:
             require("picture", instead="leave --out away")
         subject = find(name, trust=trust, kind=kind)
         place = Place.at(out, _FILES, what="audit", force=force)
-        found = look(subject, failure=_FAILURE)
+        result = run_audit(subject, failure=_FAILURE)
     files: dict[str, Path] = {}
     try:
         if place is not None:
-            files = place.write({"picture": picture(found)})
+            files = place.write({"picture": picture(result)})
     finally:  # what was found is told, even where the picture cannot be kept
-        code = _show(found, [*files.values()], as_json=as_json)
+        code = _show(result, [*files.values()], as_json=as_json)
     return code
 
 
-def _show(found: Audit, files: list[Path], *, as_json: bool) -> int:
-    """One audit: what was found, or one JSON object."""
+def _show(result: Audit, files: list[Path], *, as_json: bool) -> int:
+    """Print one audit as a table or as one JSON object, and return the exit code."""
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        facts = [(name.replace("_", " "), _text(value)) for name, value in found.to_dict().items()]
+        facts = [(name.replace("_", " "), _text(value)) for name, value in result.to_dict().items()]
         print_table(("the audit", ""), facts, columns="lr")
         for path in files:
             click.echo(f"picture: {path}")
         click.echo(
-            f"epsilon is at least {found.epsilon_lower:.3g} (confidence {1 - found.failure:g}), "
-            f"claimed is {found.claim.epsilon:g}; an audit is an alarm, not a proof"
+            f"epsilon is at least {result.epsilon_lower:.3g} (confidence {1 - result.failure:g}), "
+            f"claimed is {result.claim.epsilon:g}; an audit is an alarm, not a proof"
         )
-    if not found.kept:
+    if not result.kept:
         complain("warning", "the claim is false: more can be told than it allows")
-    return int(not found.kept)
+    return int(not result.kept)
 
 
-def _told(subjects: Iterable[Subject]) -> Iterator[Subject]:
-    """One after another, with a bar that shows how far we are."""
+def _track_progress(subjects: Iterable[Subject]) -> Iterator[Subject]:
+    """Yield subjects one by one, with a progress bar."""
     everything = list(subjects)
     with progress_bar() as bar:
         task = bar.add_task("auditing", total=len(everything))
@@ -144,9 +147,9 @@ def _told(subjects: Iterable[Subject]) -> Iterator[Subject]:
 
 
 def _show_all(audits: Iterable[tuple[str, Audit]], *, as_json: bool) -> int:
-    """All audits: one line each, or one JSON object."""
-    lines = [{"kind": kind, **found.to_dict()} for kind, found in audits]
-    broken = [line for line in lines if not line["kept"]]
+    """Print all audits, one line each, or as one JSON object."""
+    lines = [{"kind": kind, **result.to_dict()} for kind, result in audits]
+    false_claims = [line for line in lines if not line["kept"]]
     if as_json:
         print_json({"audits": lines})
     else:
@@ -162,11 +165,12 @@ def _show_all(audits: Iterable[tuple[str, Audit]], *, as_json: bool) -> int:
         rows = [[_text(line[column]) for column in columns] for line in lines]
         print_table([column.replace("_", " ") for column in columns], rows, columns="llllrrr")
         click.echo(
-            f"each bound holds with confidence {1 - _RARE:g}; an audit is an alarm, not a proof"
+            f"each bound holds with confidence {1 - _FAILURE_OF_ALL:g}; an audit is an alarm, not "
+            "a proof"
         )
-    for line in broken:
+    for line in false_claims:
         complain("warning", f"the claim of {line['name']} ({line['trust']}) is false")
-    return int(bool(broken))
+    return int(bool(false_claims))
 
 
 def _text(value: object) -> str:

@@ -45,13 +45,13 @@ from kerchief.privacy.guarantee import delta_warnings
     help="What one report may tell by itself, under shuffle trust: then reports are bits.",
 )
 @options.json_output
-def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> None:
+def calibrate(*, delta: float, horizon: int, as_json: bool, **settings: Any) -> None:
     """Show the noise that a guarantee needs.
 
     Also what other ways to keep the same promise would have cost.
     """
-    given = {name: value for name, value in asked.items() if value is not None}
-    noise = find(delta=delta, horizon=horizon, **given)
+    arguments = {name: value for name, value in settings.items() if value is not None}
+    noise = find(delta=delta, horizon=horizon, **arguments)
     for warning in delta_warnings(delta, horizon):
         complain("warning", warning)
     if noise.twin.refused is not None:
@@ -59,36 +59,44 @@ def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> Non
     if as_json:
         print_json(noise.to_dict())
         return
-    print_table(("the noise", ""), _facts(noise), columns="lr")
+    print_table(("the noise", ""), _describe_noise(noise), columns="lr")
     same = "the same promise" if noise.alone is None else "one report's promise"
     headings = (f"{same} by", "std", "factor", "")
-    print_table(headings, [_texts(one) for one in noise.alternatives], columns="lrrl")
+    print_table(
+        headings,
+        [_format_alternative(alternative) for alternative in noise.alternatives],
+        columns="lrrl",
+    )
     if noise.views:
         headings = ("promised to who sees", "a: a report", "b: the sums", "c: the models")
-        print_table(headings, [_seen(one) for one in noise.views], columns="lrrr")
+        print_table(headings, [_format_view(view) for view in noise.views], columns="lrrr")
     if noise.alone is not None:
         print_wrapped(f"one report, on its way to the shuffler: {noise.alone.sentence()}")
     print_wrapped(noise.kept.sentence())
 
 
-def _facts(noise: Noise) -> list[tuple[str, str]]:
+def _describe_noise(noise: Noise) -> list[tuple[str, str]]:
     multipliers = {
         "noise multiplier (std / sensitivity)": noise.noise_multiplier,
         "noise multiplier of a Gaussian": noise.gaussian_noise_multiplier,
     }
-    known = [(name, f"{one:.6g}") for name, one in multipliers.items() if one is not None]
+    multiplier_rows = [
+        (name, f"{multiplier:.6g}")
+        for name, multiplier in multipliers.items()
+        if multiplier is not None
+    ]
     return [
         ("mechanism", f"{noise.word} ({noise.kind})"),
         ("sensitivity (one user replaced)", f"{noise.sensitivity:.6g}"),
         ("coordinates", str(noise.size)),
-        *known[:1],
+        *multiplier_rows[:1],
         ("standard deviation on each coordinate", f"{noise.std:.6g}"),
         (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
-        *((f"discrete twin: {name}", text) for name, text in _twin(noise.twin)),
+        *((f"discrete twin: {name}", text) for name, text in _describe_twin(noise.twin)),
     ]
 
 
-def _twin(twin: Twin) -> Iterator[tuple[str, str]]:
+def _describe_twin(twin: Twin) -> Iterator[tuple[str, str]]:
     if twin.refused is not None:
         yield "standard deviation", "refused"
         return
@@ -99,13 +107,13 @@ def _twin(twin: Twin) -> Iterator[tuple[str, str]]:
     yield "epsilon really spent", f"{twin.epsilon:.6g}"
 
 
-def _texts(one: Alternative) -> tuple[str, str, str, str]:
-    if one.std is None or one.factor is None:
-        return one.name, "-", "refused", one.note
-    name = f"{one.name} (used)" if one.used else one.name
-    return name, f"{one.std:.5g}", f"{one.factor:.2f}x", one.note
+def _format_alternative(alternative: Alternative) -> tuple[str, str, str, str]:
+    if alternative.std is None or alternative.factor is None:
+        return alternative.name, "-", "refused", alternative.note
+    name = f"{alternative.name} (used)" if alternative.used else alternative.name
+    return name, f"{alternative.std:.5g}", f"{alternative.factor:.2f}x", alternative.note
 
 
-def _seen(one: View) -> tuple[str, str, str, str]:
-    wire = "no promise" if one.wire is None else f"{one.wire:.4g}"
-    return one.name, wire, f"{one.sums:.4g}", f"{one.models:.4g}"
+def _format_view(view: View) -> tuple[str, str, str, str]:
+    wire = "no promise" if view.wire is None else f"{view.wire:.4g}"
+    return view.name, wire, f"{view.sums:.4g}", f"{view.models:.4g}"

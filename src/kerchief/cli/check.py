@@ -37,31 +37,31 @@ def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int
     folder or wherever Python finds it: a class of bandits, noises or ledgers.
     """
     use_device("auto")
-    subject = _found(name) if ":" in name else name
+    subject = _import_subject(name) if ":" in name else name
     trusts = None if trust is None else (trust,)
     report = hold(subject, trusts=trusts, thorough=thorough, raises=False)
     if as_json:
         print_json({"kept": report.kept, "laws": [dataclasses.asdict(o) for o in report.outcomes]})
     else:
         click.echo(str(report))
-        click.echo(_summary(report))
+        click.echo(_summarize(report))
     if not report.kept:
         complain("warning", f"{len(report.failures)} of the laws are broken")
     return int(not report.kept)
 
 
-def _summary(report: Report) -> str:
-    kept = sum(one.result == "kept" for one in report.outcomes)
-    seconds = sum(one.seconds for one in report.outcomes)
-    return f"{kept} laws kept, {len(report.failures)} broken, in {seconds:.0f} s"
+def _summarize(report: Report) -> str:
+    kept_count = sum(outcome.result == "kept" for outcome in report.outcomes)
+    seconds = sum(outcome.seconds for outcome in report.outcomes)
+    return f"{kept_count} laws kept, {len(report.failures)} broken, in {seconds:.0f} s"
 
 
-def _found(name: str) -> Any:
-    """The class, or whatever else, that a module has under a name."""
-    module, _, word = name.partition(":")
+def _import_subject(name: str) -> Any:
+    """Import the class that `module:Class` names."""
+    module, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), word)
+        return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidValue(f"name is {name!r}: {error}; write module:Class") from error
     finally:

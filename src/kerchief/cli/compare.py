@@ -55,7 +55,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
     "--trust",
     "trusts",
     multiple=True,
-    callback=lambda context, this, given: given or None,
+    callback=lambda context, parameter, values: values or None,
     metavar=words(Trust),
     help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
 )
@@ -91,7 +91,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 @options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
 @plugin_option
 @playing_options(pictures=True)
-def compare(*, playing: Playing, **declared: Any) -> None:
+def compare(*, playing: Playing, **settings: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
     With --data FILE, --features and --label (or --rewards) they play on data of your own; with
@@ -103,29 +103,29 @@ def compare(*, playing: Playing, **declared: Any) -> None:
     """
     # A plan is made of arrays, and arrays live on the device.
     use_device(playing.device)
-    data = {name: declared.pop(name) for name in NAMES}
+    data = {name: settings.pop(name) for name in NAMES}
     if data["data"] is None:
         check_without(data)
-        plan = Comparison(**declared)
+        plan = Comparison(**settings)
     else:
-        plan = _on_data(data, declared)
+        plan = _compare_on_data(data, settings)
     contexts = "--contexts, " if "contexts" in plan.parameters() else ""
     narrow = f"{contexts}--trust, --epsilon, --horizon or --replicates"
-    (document,) = perform([plan], _print, playing, narrow=narrow)
+    (document,) = perform([plan], _print_results, playing, narrow=narrow)
     if playing.as_json:
         print_json(document)
 
 
-def _on_data(data: dict[str, Any], declared: dict[str, Any]) -> Comparison:
-    """A comparison on data, of as many rounds as there are users unless it is said."""
+def _compare_on_data(data: dict[str, Any], settings: dict[str, Any]) -> Comparison:
+    """Build a comparison on data, with one round per user unless `--horizon` is given."""
     source = click.get_current_context().get_parameter_source("horizon")
     if source is ParameterSource.DEFAULT:
-        declared = declared | {"horizon": None}
-    return Comparison.on(world_of(data), **declared)
+        settings = settings | {"horizon": None}
+    return Comparison.on(world_of(data), **settings)
 
 
-def _print(outputs: Outputs) -> None:
-    """Tables, promises and files."""
+def _print_results(outputs: Outputs) -> None:
+    """Print tables, guarantees and files."""
     for world, group in itertools.groupby(outputs.finished, key=lambda row: row.world):
         rows = list(group)
         rewarded = outputs.plan.rewarded

@@ -12,85 +12,89 @@ from kerchief.core.registry import Registry
 from kerchief.experiments.settings import BANDIT, check_halves, read_toml
 
 
-def _take(context: click.Context, this: click.Parameter, path: Path | None) -> None:
+def _load_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
     """Let the file stand for options that are not on the command line.
 
     A table of what to deploy, which a plan writes there too, must say the same, and is passed over.
     """
     if path is None:
         return
-    known: Registry[click.Parameter] = Registry("option")
-    for one in context.command.params:
-        if one is not this:
-            known.add(one.opts[0].removeprefix("--"), one)
-    read = read_toml(path)
-    check_halves(path, read)
-    given = {known[name]: value for name, value in _named(read).items()}
-    context.default_map = {one.name: _value(one, value) for one, value in given.items() if one.name}
+    options: Registry[click.Parameter] = Registry("option")
+    for option in context.command.params:
+        if option is not parameter:
+            options.add(option.opts[0].removeprefix("--"), option)
+    content = read_toml(path)
+    check_halves(path, content)
+    values = {options[name]: value for name, value in _collect_values(content).items()}
+    context.default_map = {
+        option.name: _read_value(option, value) for option, value in values.items() if option.name
+    }
 
 
-def _named(read: Mapping[str, object]) -> dict[str, object]:
-    """What is said of each option, which is said once."""
-    found: dict[str, object] = {}
-    for name, value in read.items():
+def _collect_values(content: Mapping[str, object]) -> dict[str, object]:
+    """Collect the value of each option, and refuse options that are given twice."""
+    values: dict[str, object] = {}
+    for name, value in content.items():
         flag = name.replace("_", "-")
-        if flag in found:
+        if flag in values:
             raise InvalidValue(
-                f"--{flag} is {found[flag]!r} and {value!r} in the configuration, by two "
+                f"--{flag} is {values[flag]!r} and {value!r} in the configuration, by two "
                 "spellings; give it once"
             )
         if name != BANDIT:
-            found[flag] = value
-    return found
+            values[flag] = value
+    return values
 
 
-def _value(option: click.Parameter, given: object) -> object:
-    """One value, or a list of them where an option may be repeated."""
-    values = given if isinstance(given, list) else [given]
-    if any(isinstance(one, dict | list) for one in values):
-        raise _refused(option, given, "plain values")
-    if isinstance(given, list) and not option.multiple:
-        raise _refused(option, given, "one value")
-    for one in values:
-        _check(option, one)
-    return values if option.multiple else given
+def _read_value(option: click.Parameter, value: object) -> object:
+    """Check one value, or a list of values where an option may be repeated."""
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(entry, dict | list) for entry in values):
+        raise _build_error(option, value, "plain values")
+    if isinstance(value, list) and not option.multiple:
+        raise _build_error(option, value, "one value")
+    for entry in values:
+        _check_kind(option, entry)
+    return values if option.multiple else value
 
 
-def _check(option: click.Parameter, value: object) -> None:
-    """Refuse what is no value of the option's kind: else it would be cut or read as another one.
+def _check_kind(option: click.Parameter, value: object) -> None:
+    """Refuse a value of another kind than the option takes.
 
     Text is read as on the command line.
     """
     if isinstance(option, click.Option) and option.is_flag:
         if not isinstance(value, bool):
-            raise _refused(option, value, "true or false")
+            raise _build_error(option, value, "true or false")
     elif isinstance(option.type, click.types.IntParamType):
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise _refused(option, value, "a whole number")
+            raise _build_error(option, value, "a whole number")
     elif isinstance(option.type, click.types.FloatParamType):
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise _refused(option, value, "a number")
+            raise _build_error(option, value, "a number")
         if isinstance(value, int) and abs(value) > _LARGEST:
-            raise _refused(option, value, "a number that has no more than 300 digits")
+            raise _build_error(option, value, "a number that has no more than 300 digits")
     elif isinstance(option.type, click.Path):
         if not isinstance(value, str):
-            raise _refused(option, value, "text in quotes")
+            raise _build_error(option, value, "text in quotes")
     elif isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _refused(option, value, "text in quotes")
+        raise _build_error(option, value, "text in quotes")
 
 
 # Beyond it a whole number may be none in floating point.
 _LARGEST = 10**300
 
 
-def _refused(option: click.Parameter, given: object, wanted: str) -> InvalidValue:
-    return InvalidValue(f"{option.opts[0]} is {_shown(given)} in the configuration; give {wanted}")
+def _build_error(option: click.Parameter, value: object, expected: str) -> InvalidValue:
+    return InvalidValue(
+        f"{option.opts[0]} is {_quote_value(value)} in the configuration; give {expected}"
+    )
 
 
-def _shown(given: object) -> str:
-    """As the file says it, as far as one line has room."""
-    text = str(given).lower() if isinstance(given, bool) else str(given)
-    quoted = repr(given) if isinstance(given, str | list | dict) else text
+def _quote_value(value: object) -> str:
+    """Quote a value as the file spells it, in at most 80 characters."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    quoted = repr(value) if isinstance(value, str | list | dict) else text
     return quoted if len(quoted) <= 80 else f"{quoted[:77]}..."
 
 
@@ -99,7 +103,7 @@ config = click.option(
     type=click.Path(path_type=Path),
     is_eager=True,
     expose_value=False,
-    callback=_take,
+    callback=_load_file,
     help="A TOML file with options by their names; those on the command line come first.",
 )
-"""The option that reads them."""
+"""The option `--config`."""

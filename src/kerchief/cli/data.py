@@ -34,7 +34,7 @@ logged = (
     ),
     click.option("--user", metavar="COLUMN", help="Of logs, who came, if some came often."),
 )
-"""What the columns of logs are."""
+"""Options that name the columns of logs."""
 _OPTIONS = (
     click.option("--data", type=_FILE, help="Play on a CSV or Parquet file, in place of --env."),
     click.option("--data-sha256", metavar="HEX", help="The digest that the data must have."),
@@ -81,7 +81,7 @@ _OPTIONS = (
 )
 _OF_LOGS = ("action", "reward", "propensity", "user", "arm_norm", "least_propensity")
 NAMES = ("data", "data_sha256", "declare", *WORDS)
-"""The names of these options."""
+"""Names of the options about data."""
 
 
 def of_data(command: Decorated, *, reward: Callable[[Decorated], Decorated] = _REWARD) -> Decorated:
@@ -95,40 +95,42 @@ def check_without(given: dict[str, Any]) -> None:
     """Refuse options about data where there are none."""
     for name, value in given.items():
         if value not in (None, ()):
-            raise InvalidValue(f"--{_flag(name)} is given without data; give --data FILE too")
+            raise InvalidValue(f"--{_spell_flag(name)} is given without data; give --data FILE too")
 
 
 def world_of(given: dict[str, Any]) -> WorldOfData:
-    """The world of these options: of logs where there are actions."""
-    said = {name: value for name, value in given.items() if value not in (None, ())}
-    declared = {name: said[name] for name in WORDS if name in said}
-    if "declare" in said:
-        declared = _joined(declared, read_declared(said["declare"]))
-    if "rewards" in declared:
-        declared["rewards"] = _columns(declared["rewards"])
-    if "reward_range" in declared:
-        declared["reward_range"] = range_of(declared["reward_range"])
-    if "action" in declared or are_logs(said["data"]):
-        return _replayed(said, declared)
-    label, sha256 = declared.pop("label", None), said.get("data_sha256")
+    """Build the environment of these options: of logs where there are actions."""
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    declaration = {name: options[name] for name in WORDS if name in options}
+    if "declare" in options:
+        declaration = _merge_declarations(declaration, read_declared(options["declare"]))
+    if "rewards" in declaration:
+        declaration["rewards"] = _split_columns(declaration["rewards"])
+    if "reward_range" in declaration:
+        declaration["reward_range"] = range_of(declaration["reward_range"])
+    if "action" in declaration or are_logs(options["data"]):
+        return _replay_logs(options, declaration)
+    label, sha256 = declaration.pop("label", None), options.get("data_sha256")
     if not isinstance(label, str | None):
         raise InvalidValue(
             f"label is {str(label)[:80]} in the declaration; give the name of a column in quotes"
         )
-    for name in declared:
+    for name in declaration:
         if name in _OF_LOGS:
-            raise InvalidValue(f"--{_flag(name)} is for logs; give --action COLUMN too, or neither")
-    return from_supervised(said["data"], label, sha256=sha256, **declared)
+            raise InvalidValue(
+                f"--{_spell_flag(name)} is for logs; give --action COLUMN too, or neither"
+            )
+    return from_supervised(options["data"], label, sha256=sha256, **declaration)
 
 
-def _replayed(said: dict[str, Any], declared: dict[str, Any]) -> Replay:
-    """A world of logs."""
+def _replay_logs(options: dict[str, Any], declaration: dict[str, Any]) -> Replay:
+    """Build an environment that replays logs."""
     for name in ("label", "rewards", "arm_features", "arm_table", "orders"):
-        if name in declared:
-            raise InvalidValue(f"--{_flag(name)} is given, and these are logs; leave it out")
-    if "propensity" in declared:
-        declared["propensity"] = chance_of(declared["propensity"])
-    return from_logs(said["data"], sha256=said.get("data_sha256"), **declared)
+        if name in declaration:
+            raise InvalidValue(f"--{_spell_flag(name)} is given, and these are logs; leave it out")
+    if "propensity" in declaration:
+        declaration["propensity"] = chance_of(declaration["propensity"])
+    return from_logs(options["data"], sha256=options.get("data_sha256"), **declaration)
 
 
 def chance_of(given: Any) -> Any:
@@ -139,24 +141,24 @@ def chance_of(given: Any) -> Any:
         return given
 
 
-def _flag(name: str) -> str:
+def _spell_flag(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _joined(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+def _merge_declarations(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     for name in flags:
         if name in file:
             raise InvalidValue(f"{name} is declared in the file and beside it; declare it once")
     return flags | file
 
 
-def _columns(given: Any) -> tuple[str, ...]:
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+def _split_columns(value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise InvalidValue(
-            f"rewards are {str(given)[:80]!r}; name one column per arm, as in --rewards r_a,r_b"
+            f"rewards are {str(value)[:80]!r}; name one column per arm, as in --rewards r_a,r_b"
         )
-    return tuple(one for text in texts for one in parted(text, ",") if one)
+    return tuple(column for text in texts for column in parted(text, ",") if column)
 
 
 def range_of(given: Any) -> tuple[float, float]:

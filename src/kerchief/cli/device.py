@@ -22,7 +22,7 @@ _configure: Callable[[str, object], None] = jax.config.update
 # may round otherwise, so that one process and several would have other numbers.
 _IN_ONE_PIECE = "--xla_cpu_parallel_codegen_split_count=1"
 # Bytes of compiled code that are kept between runs.
-_MOST_KEPT = 2**30
+_MAX_CACHE_BYTES = 2**30
 # Another process is writing this entry, or was killed while it was: the code is compiled anew, in
 # the second case whenever it is needed, until there is no more room for the entry.
 _TORN = "Error reading persistent compilation cache entry"
@@ -35,13 +35,13 @@ def use_device(device: str, *, alone: bool = True) -> None:
     A process that is not alone takes one core, and no more of a GPU's memory than it needs.
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
-    if device == "cpu" or os.environ.get("JAX_PLATFORMS") == "cpu" or not _plugins():
+    if device == "cpu" or os.environ.get("JAX_PLATFORMS") == "cpu" or not _find_plugins():
         # Factorizations of many matrices share out their work among JAX's threads and wait for
         # them; two at once, and all threads wait. A second one saved a twentieth of the time.
         os.environ.setdefault("PJRT_NPROC", "1")
     os.environ.setdefault("XLA_FLAGS", _IN_ONE_PIECE)
     if not alone:
-        _share()
+        _limit_resources()
     # Nobody looks for lines of source in compiled code, and writing them there takes time.
     _configure("jax_traceback_in_locations_limit", 0)
     keep_compiled()
@@ -50,27 +50,27 @@ def use_device(device: str, *, alone: bool = True) -> None:
     if device in _PLATFORMS:
         _configure("jax_platforms", _PLATFORMS[device])
     try:
-        found = jax.devices()[0].platform
+        platform = jax.devices()[0].platform
     except RuntimeError as problem:
-        raise _unavailable(device) from problem
-    if device != "auto" and found != device:
-        raise _unavailable(device)
+        raise _build_error(device) from problem
+    if device != "auto" and platform != device:
+        raise _build_error(device)
 
 
-def _plugins() -> importlib.metadata.EntryPoints:
-    """What lets JAX use other devices than the CPU."""
+def _find_plugins() -> importlib.metadata.EntryPoints:
+    """Find the plugins that let JAX use other devices than the CPU."""
     return importlib.metadata.entry_points(group="jax_plugins")
 
 
-def _unavailable(device: str) -> InvalidValue:
+def _build_error(device: str) -> InvalidValue:
     return InvalidValue(
         f"device is {device!r}; JAX finds none here. For an NVIDIA GPU, "
         f"{installing('cuda')}; or choose --device cpu"
     )
 
 
-def _share() -> None:
-    """Before JAX starts in this process; what the user has set stays."""
+def _limit_resources() -> None:
+    """Limit cores and GPU memory before JAX starts; settings of the user stay."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     compile_on_one_core()
 
@@ -98,8 +98,10 @@ def _prune(folder: Path) -> None:
     """Remove compiled code, what was not used for longest first, until the rest is small enough."""
     with os.scandir(folder) as entries:
         files = [(entry.path, entry.stat()) for entry in entries if entry.is_file()]
-    room = _MOST_KEPT
-    for file, facts in sorted(files, key=lambda one: max(one[1].st_atime, one[1].st_mtime))[::-1]:
+    room = _MAX_CACHE_BYTES
+    for file, facts in sorted(files, key=lambda entry: max(entry[1].st_atime, entry[1].st_mtime))[
+        ::-1
+    ]:
         room -= facts.st_size
         if room < 0:
             Path(file).unlink(missing_ok=True)

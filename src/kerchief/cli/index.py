@@ -31,12 +31,14 @@ class Index(TypedDict):
 
 
 def read() -> Index:
-    """What was written."""
+    """Read the index file."""
     index: Index = json.loads(PATH.read_text(encoding="utf-8"))
     return index
 
 
 def command(name: str) -> click.Command:
-    """A command itself, with all that it imports."""
-    things = vars(import_module(f"kerchief.cli.{name}")).values()
-    return next(one for one in things if isinstance(one, click.Command) and one.name == name)
+    """Import a command, with all that it needs."""
+    members = vars(import_module(f"kerchief.cli.{name}")).values()
+    return next(
+        member for member in members if isinstance(member, click.Command) and member.name == name
+    )

@@ -21,20 +21,20 @@ class KeptFactors(dict[tuple[int, int], tuple[float, ...]]):
     """
 
     def __init__(self, file: Path) -> None:
-        """Read what there is."""
-        super().__init__(_read(file))
+        """Read the factors that the file holds."""
+        super().__init__(_read_factors(file))
         self._file = file
 
     def __setitem__(self, key: tuple[int, int], gaps: tuple[float, ...]) -> None:
-        """Keep one more, together with what other processes have kept."""
+        """Store one more factor, together with those that other processes stored."""
         super().__setitem__(key, gaps)
-        everything = _read(self._file) | self
-        lines = [[*place, list(one)] for place, one in sorted(everything.items())]
+        everything = _read_factors(self._file) | self
+        lines = [[*place, list(factor)] for place, factor in sorted(everything.items())]
         # A cache is a convenience: a full disk must not stop anyone.
         with contextlib.suppress(OSError):
-            beside = self._file.with_suffix(f".{os.getpid()}")
-            beside.write_text(json.dumps(lines))
-            beside.replace(self._file)
+            draft = self._file.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(lines))
+            draft.replace(self._file)
 
 
 def keep_factors(folder: Path) -> None:
@@ -44,15 +44,15 @@ def keep_factors(folder: Path) -> None:
     blt_fit.found = KeptFactors(folder / name)
 
 
-def _read(file: Path) -> dict[tuple[int, int], tuple[float, ...]]:
+def _read_factors(file: Path) -> dict[tuple[int, int], tuple[float, ...]]:
     try:
         lines = json.loads(file.read_text())
-        kept = {(int(horizon), int(buffers)): tuple(gaps) for horizon, buffers, gaps in lines}
-        return {place: gaps for place, gaps in kept.items() if _is_factor(place[1], gaps)}
+        factors = {(int(horizon), int(buffers)): tuple(gaps) for horizon, buffers, gaps in lines}
+        return {place: gaps for place, gaps in factors.items() if _is_factor(place[1], gaps)}
     except (OSError, ValueError, TypeError):
         return {}
 
 
 def _is_factor(buffers: int, gaps: tuple[float, ...]) -> bool:
-    inside = all(isinstance(one, float) and 0 < one < 1 for one in gaps)
+    inside = all(isinstance(gap, float) and 0 < gap < 1 for gap in gaps)
     return inside and len(gaps) == 2 * buffers and all(a < b for a, b in pairwise(gaps))

@@ -19,16 +19,20 @@ from kerchief.experiments.leaderboard_worlds import WORLDS, SizeName
 from kerchief.experiments.outputs import Outputs
 
 
-def _some(flag: str, name: str, help: str, metavar: str) -> Callable[..., Any]:
+def _repeatable_option(flag: str, name: str, help: str, metavar: str) -> Callable[..., Any]:
     return click.option(flag, name, multiple=True, metavar=metavar, help=f"{help} Repeatable.")
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A few worlds, for a look: some two minutes.")
 @click.option("--full", is_flag=True, help="All worlds at their size, for a large machine.")
-@_some("--world", "worlds", "A world.  [default: those of the size]", options.words(WORLDS))
-@_some("--policy", "policies", "A private bandit.  [default: all]", "NAME")
-@_some("--trust", "trusts", "Whom users must trust.  [default: all]", options.PRIVATE_TRUSTS)
+@_repeatable_option(
+    "--world", "worlds", "A world.  [default: those of the size]", options.words(WORLDS)
+)
+@_repeatable_option("--policy", "policies", "A private bandit.  [default: all]", "NAME")
+@_repeatable_option(
+    "--trust", "trusts", "Whom users must trust.  [default: all]", options.PRIVATE_TRUSTS
+)
 @options.epsilon
 @click.option(
     "--delta", type=float, default=1e-7, show_default=True, help="Privacy asked for; below 1/T."
@@ -37,7 +41,7 @@ def _some(flag: str, name: str, help: str, metavar: str) -> Callable[..., Any]:
 @options.seed
 @plugin_option
 @playing_options(pictures=False)
-def leaderboard(*, playing: Playing, quick: bool, full: bool, **declared: Any) -> None:
+def leaderboard(*, playing: Playing, quick: bool, full: bool, **settings: Any) -> None:
     """Rank all private bandits at one guarantee, on common worlds.
 
     Beside each stands what the same bandit loses without privacy, its tail and its speed. Ranks
@@ -49,17 +53,17 @@ def leaderboard(*, playing: Playing, quick: bool, full: bool, **declared: Any) -
     size: SizeName = "quick" if quick else "full" if full else "usual"
     # Whether a bandit fits a world is found by building it, on the device.
     use_device(playing.device)
-    plan = Leaderboard.of(size=size, **declared)
+    plan = Leaderboard.of(size=size, **settings)
     tables = tuple(dict.fromkeys((*playing.tables, "markdown")))
-    kept = dataclasses.replace(playing, tables=tables)
+    with_markdown = dataclasses.replace(playing, tables=tables)
     narrow = "--quick, --world, --policy, --trust or --replicates"
-    (document,) = perform([plan], _print, kept, narrow=narrow)
+    (document,) = perform([plan], _print_standings, with_markdown, narrow=narrow)
     if playing.as_json:
         print_json(document)
 
 
-def _print(outputs: Outputs) -> None:
-    """The standings, and where the rest is."""
+def _print_standings(outputs: Outputs) -> None:
+    """Print the standings and the paths of all files."""
     for table in outputs.plan.tables(outputs.finished):
         columns = "".join(
             letter.upper() if place > 3 else letter for place, letter in enumerate(table.columns)

@@ -23,7 +23,7 @@ from kerchief.roles.verify import verify as verified
 from kerchief_wire.chain import export as exported
 
 # Letters of an author's text that are shown: on a usual terminal they begin no second line.
-_MOST_NAMED = 40
+_MAX_LETTERS = 40
 
 
 @click.group()
@@ -57,13 +57,13 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValue(f"{file} cannot be read: {error}; give a file from a ledger") from error
     budget, receipts = read_ledger(text)
-    read = review(budget, receipts, visits=visits)
+    result = review(budget, receipts, visits=visits)
     if as_json:
-        print_json(_document(read, receipts))
+        print_json(_build_document(result, receipts))
     else:
         # The file of a ledger does not say which problem was played.
-        _print(read, receipts, protected="record")
-    return _judged(read)
+        _print_review(result, receipts, protected="record")
+    return _compute_exit_code(result)
 
 
 @ledger.command()
@@ -79,25 +79,25 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
     chain is not whole.
     """
     lines, releases = read_chain(place)
-    found = verified(lines, visits=visits, head=head)
-    books, read = found.books, found.review
+    verification = verified(lines, visits=visits, head=head)
+    books, result = verification.books, verification.review
     if releases is not None:
         check_releases(books, releases)
     if as_json:
-        told = {"task": books.task.id.hex(), "head": books.head.hex(), "lines": len(lines)}
+        summary = {"task": books.task.id.hex(), "head": books.head.hex(), "lines": len(lines)}
         state = {"draws": len(books.drawn), "epochs": len(books.epochs), "ended": books.ended}
-        print_json({**told, **state, **_document(read, books.receipts)})
+        print_json({**summary, **state, **_build_document(result, books.receipts)})
     else:
         problem = unpacked(books.task.bandit, books.task.problem)
-        _print(read, books.receipts, protected=problem.protected)
+        _print_review(result, books.receipts, protected=problem.protected)
         if books.task.trust == Trust.SHUFFLE:
             print_wrapped(describe_honest_part(books.task.promise.honest))
         print_wrapped("The chain does not show who was admitted, nor how often.")
         print_wrapped(f"task {books.task.id.hex()}")
-        _print_named("task", books.task.name)
+        _print_quoted("task", books.task.name)
         print_wrapped(f"{len(lines)} lines, {len(books.drawn)} draws, head {books.head.hex()}")
         click.echo("The chain is whole, and what was drawn is what was paid for.")
-    return _judged(read)
+    return _compute_exit_code(result)
 
 
 @ledger.command()
@@ -108,70 +108,80 @@ def export(*, place: str) -> None:
     click.echo(exported(lines), nl=False)
 
 
-def _judged(read: Review) -> int:
-    if not read.agree:
+def _compute_exit_code(result: Review) -> int:
+    if not result.agree:
         complain("warning", "the two accountants disagree; the larger epsilon is reported")
-    if not read.kept:
+    if not result.kept:
         complain("warning", "more was spent than was promised")
-    return int(not (read.agree and read.kept))
+    return int(not (result.agree and result.kept))
 
 
-def _document(read: Review, receipts: Sequence[Receipt]) -> dict[str, object]:
-    second = read.second
+def _build_document(result: Review, receipts: Sequence[Receipt]) -> dict[str, object]:
+    second = result.second
     return {
-        "budget": read.budget.to_dict(),
-        "receipts": [one.to_dict() | {"meaning": _meaning(one.event)} for one in receipts],
-        "visits": read.visits,
-        "ours": _finite(read.ours),
+        "budget": result.budget.to_dict(),
+        "receipts": [
+            receipt.to_dict() | {"meaning": _get_meaning(receipt.event)} for receipt in receipts
+        ],
+        "visits": result.visits,
+        "ours": _replace_infinity(result.ours),
         "second": None
         if second is None
-        else {"epsilon": _finite(second.epsilon), "method": second.method, "exact": second.exact},
-        "agree": read.agree,
-        "kept": read.kept,
-        "spent": {"epsilon": _finite(read.spent.epsilon), "delta": read.spent.delta},
+        else {
+            "epsilon": _replace_infinity(second.epsilon),
+            "method": second.method,
+            "exact": second.exact,
+        },
+        "agree": result.agree,
+        "kept": result.kept,
+        "spent": {"epsilon": _replace_infinity(result.spent.epsilon), "delta": result.spent.delta},
     }
 
 
-def _print(read: Review, receipts: Sequence[Receipt], *, protected: str) -> None:
+def _print_review(result: Review, receipts: Sequence[Receipt], *, protected: str) -> None:
     rows = [
         (
-            str(one.number),
-            str(one.bill),
-            _facts(one.event),
-            f"{one.cohort.first} to {one.cohort.last - 1}",
-            str(one.capacity),
-            "open" if one.used is None else str(one.used),
+            str(receipt.number),
+            str(receipt.bill),
+            _describe_event(receipt.event),
+            f"{receipt.cohort.first} to {receipt.cohort.last - 1}",
+            str(receipt.capacity),
+            "open" if receipt.used is None else str(receipt.used),
         )
-        for one in receipts
+        for receipt in receipts
     ]
     print_table(("no.", "bill", "event", "rounds", "paid", "used"), rows, columns="rrllrr")
-    for kind in dict.fromkeys(type(one.event) for one in receipts):
-        print_wrapped(f"{kind.kind}: {_meaning(kind)}")
+    for kind in dict.fromkeys(type(receipt.event) for receipt in receipts):
+        print_wrapped(f"{kind.kind}: {_get_meaning(kind)}")
     opinions = [
-        ("ours", "exact where a family is, else the least of several bounds", _number(read.ours)),
-        ("dp-accounting", *_opinion(read.second)),
+        (
+            "ours",
+            "exact where a family is, else the least of several bounds",
+            _format_epsilon(result.ours),
+        ),
+        ("dp-accounting", *_describe_opinion(result.second)),
     ]
-    often = "" if read.visits == 1 else f", who came {read.visits} times"
+    often = "" if result.visits == 1 else f", who came {result.visits} times"
     print_table(
         ("accountant", "method", "epsilon"),
         opinions,
         columns="llr",
-        title=f"the worst-off user{often}, at delta {read.budget.delta:g}",
+        title=f"the worst-off user{often}, at delta {result.budget.delta:g}",
     )
-    for word, guarantee in (("promised", read.budget), ("spent", read.spent)):
+    for label, guarantee in (("promised", result.budget), ("spent", result.spent)):
         # The author's own word for a unit stands outside of what was computed.
         neutral = guarantee if _is_user(guarantee) else replace(guarantee, unit="unit")
-        print_wrapped(f"{word}: {neutral.sentence(protected=protected)}")
-    if not _is_user(read.budget):
-        _print_named("unit", read.budget.unit)
+        print_wrapped(f"{label}: {neutral.sentence(protected=protected)}")
+    if not _is_user(result.budget):
+        _print_quoted("unit", result.budget.unit)
     if any(receipt.bill for receipt in receipts):
         print_wrapped(
             "Bills after a user's first may have been chosen by earlier releases. The accountants "
             "price all as fixed in advance; what is spent adds up their epsilons, or rho of zCDP."
         )
-    if not read.is_proved:
+    if not result.is_proved:
         print_wrapped(
-            f"All {read.visits} visits are priced in the one cohort where they cost most; visits "
+            f"All {result.visits} visits are priced in the one cohort where they cost most; visits "
             "spread over unequal cohorts might cost more, as only for normal noise is it proved "
             "that they do not."
         )
@@ -181,23 +191,23 @@ def _is_user(guarantee: Guarantee) -> bool:
     return guarantee.unit == "user"
 
 
-def _print_named(what: str, text: str) -> None:
+def _print_quoted(subject: str, text: str) -> None:
     """Print a text that was not computed, in quotes that it cannot end, and on one short line."""
     short = text.replace('"', "'")
-    short = short if len(short) <= _MOST_NAMED else f"{short[:_MOST_NAMED]}..."
-    click.echo(f'named by the chain\'s author: {what} "{short}"')
+    short = short if len(short) <= _MAX_LETTERS else f"{short[:_MAX_LETTERS]}..."
+    click.echo(f'named by the chain\'s author: {subject} "{short}"')
 
 
-def _opinion(second: Opinion | None) -> tuple[str, str]:
-    """How the second accountant reads it, whether its number may be too large, and the number."""
+def _describe_opinion(second: Opinion | None) -> tuple[str, str]:
+    """Describe the method and the epsilon of the second accountant."""
     if second is None:
         return "no word for an event", "-"
     how = ", exact" if second.exact else ": a looser bound, from above"
-    return second.method + how, _number(second.epsilon)
+    return second.method + how, _format_epsilon(second.epsilon)
 
 
-def _facts(event: Event) -> str:
-    """An event in a few words: its kind and its numbers."""
+def _describe_event(event: Event) -> str:
+    """Describe an event by its kind and its numbers."""
     numbers = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in event.to_dict().items()
@@ -206,15 +216,15 @@ def _facts(event: Event) -> str:
     return f"{event.kind}: {numbers}" if numbers else event.kind
 
 
-def _meaning(event: Event | type[Event]) -> str:
-    """The first sentence of what the event is defined to be."""
+def _get_meaning(event: Event | type[Event]) -> str:
+    """Get the first sentence of the definition of an event."""
     return (inspect.getdoc(event) or "").partition("\n")[0]
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no infinity: null stands for no bound."""
+def _replace_infinity(value: float) -> float | None:
+    """Replace infinity, which JSON does not have, by null."""
     return None if value == float("inf") else value
 
 
-def _number(value: float) -> str:
+def _format_epsilon(value: float) -> str:
     return "no bound" if value == float("inf") else f"{value:.6g}"

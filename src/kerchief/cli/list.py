@@ -31,37 +31,37 @@ _ONLY_JSON = {
 @json_output
 def list_(*, kind: str, source: str | None, plugins: tuple[str, ...], as_json: bool) -> None:
     """List policies, environments, mechanisms, trusts, experiments or proofs."""
-    lines = _listings()[kind]
+    lines = _read_listings()[kind]
     # Proofs are of our own.
     if load(plugins) and kind != "proofs":
-        lines = _live(kind)
+        lines = _list_live(kind)
     if source is not None:
-        lines = _from_paper(lines, source, kind)
+        lines = _filter_by_paper(lines, source, kind)
     if as_json:
         print_json({kind: lines})
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
-    rows = [[_text(line.get(name, "")) for name in headings] for line in lines]
+    rows = [[_format_value(line.get(name, "")) for name in headings] for line in lines]
     print_table(headings, rows, columns="l" * len(headings))
 
 
-def _listings() -> Registry[list[Line]]:
-    """As a registry, which names the nearest word for a wrong one."""
+def _read_listings() -> Registry[list[Line]]:
+    """Read all listings into a registry, whose errors name the nearest kind."""
     listings: Registry[list[Line]] = Registry("listing")
     for kind, lines in read()["listings"].items():
         listings.add(kind, lines)
     return listings
 
 
-def _live(kind: str) -> list[Line]:
-    """From the registries, with what plugins have entered."""
+def _list_live(kind: str) -> list[Line]:
+    """List the entries of a registry, including those of plugins."""
     from kerchief.experiments.listing import LISTINGS
 
     return LISTINGS[kind]()
 
 
-def _from_paper(lines: list[Line], source: str, kind: str) -> list[Line]:
-    """The lines that name a paper; a registry says which key is near a wrong one."""
+def _filter_by_paper(lines: list[Line], source: str, kind: str) -> list[Line]:
+    """Return the lines that cite a paper; errors name the nearest key."""
     papers: dict[str, list[Line]] = {}
     for line in lines:
         for key in cast(list[str], line.get("source", [])):
@@ -70,11 +70,11 @@ def _from_paper(lines: list[Line], source: str, kind: str) -> list[Line]:
         raise click.UsageError(
             f"--source is {source!r}, and {kind} have no papers; list policies or experiments."
         )
-    known: Registry[list[Line]] = Registry("paper", listed=(f"{kind} --json",))
+    registry: Registry[list[Line]] = Registry("paper", listed=(f"{kind} --json",))
     for key in sorted(papers):
-        known.add(key, papers[key])
-    return known[source]
+        registry.add(key, papers[key])
+    return registry[source]
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

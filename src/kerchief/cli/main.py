@@ -28,16 +28,16 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant, and import it."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found and command(found.name or ""), rest
+        """Find the command of a command line, and import it."""
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, stub and command(stub.name or ""), rest
 
-    def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *extra: Any, **options: Any) -> Any:
         """Run a command and leave with its exit code."""
         options["standalone_mode"] = False
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         try:
-            code = super().main(args, *more, **options)
+            code = super().main(args, *extra, **options)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(error.exit_code)

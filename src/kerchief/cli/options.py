@@ -35,17 +35,17 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 
 def words(names: Iterable[str]) -> str:
-    """Words as click shows them; they are checked by the library, which names the nearest ones."""
+    """Join names for the help of click; the library checks them later."""
     return "|".join(names)
 
 
-PRIVATE_TRUSTS = words(word for word in TRUSTS if word != "none")
+PRIVATE_TRUSTS = words(trust for trust in TRUSTS if trust != "none")
 
 
 def option(
-    flag: str, help: str, *, field: str | None = None, default: object = None, **more: Any
+    flag: str, help: str, *, field: str | None = None, default: object = None, **settings: Any
 ) -> Callable[[Decorated], Decorated]:
-    """An option that shows its default: that of the `Comparison`'s field, unless it is given.
+    """Build an option that shows its default, by default that of a field of `Comparison`.
 
     One whose default is a tuple may be repeated; of values that were given twice one is kept.
     """
@@ -53,49 +53,52 @@ def option(
     # Of the class: making a comparison would start JAX, before `--device` can.
     default = getattr(Comparison, name) if default is None else default
     if isinstance(default, tuple):
-        more |= {"multiple": True, "callback": lambda _, this, given: tuple(dict.fromkeys(given))}
+        settings |= {
+            "multiple": True,
+            "callback": lambda _, parameter, values: tuple(dict.fromkeys(values)),
+        }
         help += " Repeatable."
-    return click.option(flag, name, default=default, show_default=True, help=help, **more)
+    return click.option(flag, name, default=default, show_default=True, help=help, **settings)
 
 
-def of_world(*names: str, help: str, **more: Any) -> Callable[[Decorated], Decorated]:
-    """An option whose default is the world's own."""
-    return click.option(*names, help=f"{help}  [default: the world's own]", **more)
+def of_world(*names: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    """Build an option whose default depends on the environment."""
+    return click.option(*names, help=f"{help}  [default: the world's own]", **settings)
 
 
 def of_policy(flag: str, help: str, *, metavar: str, own: str) -> Callable[[Decorated], Decorated]:
-    """An option for a word of noise, whose default is each policy's own."""
+    """Build an option for a kind of noise, whose default depends on the policy."""
     return click.option(flag, metavar=metavar, help=f"{help}  [default: {own}]")
 
 
 def pairs(*names: str, help: str) -> Callable[[Decorated], Decorated]:
-    """A repeatable option with a name and a value each, which is a number if it can be read so."""
+    """Build a repeatable option NAME=VALUE; a value is a number if it reads as one."""
     return click.option(
         *names,
         multiple=True,
-        callback=lambda _, this, given: _once(map(_pair, given)),
+        callback=lambda _, parameter, texts: _merge_pairs(map(_parse_pair, texts)),
         metavar="NAME=VALUE",
         help=f"{help} Repeatable.",
     )
 
 
-def _once(pairs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    """Every name with its one value."""
-    found: dict[str, Any] = {}
+def _merge_pairs(pairs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """Merge equal pairs, and refuse a name with two values."""
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if found.setdefault(name, value) != value:
+        if values.setdefault(name, value) != value:
             raise click.BadParameter(
-                f"{name} is {found[name]!r} and {value!r}; give it one value, and play the other "
+                f"{name} is {values[name]!r} and {value!r}; give it one value, and play the other "
                 "one apart"
             )
-    return tuple(found.items())
+    return tuple(values.items())
 
 
-def _pair(text: str) -> tuple[str, int | float | str]:
-    found = pair(text)
-    if found is None:
+def _parse_pair(text: str) -> tuple[str, int | float | str]:
+    parsed = pair(text)
+    if parsed is None:
         raise click.BadParameter(f"{text!r} is no NAME=VALUE")
-    return found
+    return parsed
 
 
 env = click.option(

@@ -98,7 +98,7 @@ def plan(
     out: Path | None,
     force: bool,
     as_json: bool,
-    **asked: Any,
+    **fields: Any,
 ) -> None:
     """Tell what privacy will cost, and under which trust, before anything is built.
 
@@ -107,19 +107,19 @@ def plan(
     epsilon it takes until learning pays, what devices send, and which settings to use; or that
     nobody should be asked for anything.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     validate.between("seconds", seconds, 15.0, 86_400.0, closed=True)
     validate.whole("jobs", jobs, high=64)
     use_device(device)
-    planning = _planning(asked)
+    planning = _build_planning(fields)
     place = Place.at(out, _FILES, what="plan", force=force)
     for warning in planning.warnings():
         complain("warning", warning)
     prepare = functools.partial(prepared, device, loaded())
-    left = seconds - _AROUND_S - (time.monotonic() - begun)
-    played = _play(planning, seconds=left, jobs=jobs, prepare=prepare)
-    advice = Advice(planning=planning, played=played)
-    command = _command(planning, seconds=seconds, jobs=jobs)
+    remaining = seconds - _AROUND_S - (time.monotonic() - start)
+    simulated = _simulate(planning, seconds=remaining, jobs=jobs, prepare=prepare)
+    advice = Advice(planning=planning, played=simulated)
+    command = _format_command(planning, seconds=seconds, jobs=jobs)
     document = {
         **advice.to_dict(),
         "config": settings(advice),
@@ -131,35 +131,35 @@ def plan(
     files: dict[str, Path] = {}
     try:
         if place is not None:
-            files = place.write(_contents(advice, document))
+            files = place.write(_build_files(advice, document))
     finally:  # what was simulated is shown, even where it cannot be kept
         document["files"] = {name: str(path) for name, path in files.items()}
         if as_json:
             print_json(document)
         else:
-            _print(advice, files)
+            _print_page(advice, files)
 
 
-def _planning(asked: dict[str, Any]) -> Planning:
-    """What is asked, on data or in a family of worlds."""
-    data = {name: asked.pop(name) for name in NAMES}
-    strength = _strength(asked.pop("strength"))
-    asked["trusts"] = tuple(dict.fromkeys(asked["trusts"]))
+def _build_planning(fields: dict[str, Any]) -> Planning:
+    """Build the planning of these options, on data or in a family of environments."""
+    data = {name: fields.pop(name) for name in NAMES}
+    strength = _read_strength(fields.pop("strength"))
+    fields["trusts"] = tuple(dict.fromkeys(fields["trusts"]))
     if data["data"] is None:
         reward = data.pop("reward") or Planning.reward
         check_without(data)
-        return Planning(reward=reward, strength=strength, **asked)
+        return Planning(reward=reward, strength=strength, **fields)
     for name in ("dim", "arms", "strength", "options"):
-        if (strength if name == "strength" else asked[name]) not in (None, ()):
+        if (strength if name == "strength" else fields[name]) not in (None, ()):
             raise InvalidValue(f"{name} is given, and data say it themselves; leave it out")
     if click.get_current_context().get_parameter_source("env") is not ParameterSource.DEFAULT:
         raise InvalidValue(
-            f"env is {asked['env']!r}, and the world is that of the data; leave it out"
+            f"env is {fields['env']!r}, and the world is that of the data; leave it out"
         )
-    return Planning(data=world_of(data), strength=None, **asked)
+    return Planning(data=world_of(data), strength=None, **fields)
 
 
-def _strength(text: str | None) -> tuple[float, float] | None:
+def _read_strength(text: str | None) -> tuple[float, float] | None:
     if text is None:
         return None
     low, _, high = text.partition(":")
@@ -169,7 +169,7 @@ def _strength(text: str | None) -> tuple[float, float] | None:
         raise InvalidValue(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
 
 
-def _play(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Played:
+def _simulate(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Played:
     with progress_bar() as bar:
         task = bar.add_task("starting", total=seconds)
         return play(
@@ -177,22 +177,22 @@ def _play(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Pla
             seconds=seconds,
             jobs=jobs,
             prepare=prepare,
-            watch=lambda what, past: bar.update(task, description=what, completed=past),
+            watch=lambda stage, past: bar.update(task, description=stage, completed=past),
         )
 
 
-def _command(planning: Planning, *, seconds: float, jobs: int) -> str:
-    """The command line that asks this again."""
-    given = planning.parameters() | {"seconds": seconds, "jobs": jobs}
-    said = ["kerchief", "plan", *flags()]
-    for name, value in given.items():
-        for one in value if isinstance(value, list) else [value]:
-            said += [f"--{name.replace('_', '-')}", str(one)]
-    return shlex.join(said)
+def _format_command(planning: Planning, *, seconds: float, jobs: int) -> str:
+    """Format the command line that repeats this plan."""
+    parameters = planning.parameters() | {"seconds": seconds, "jobs": jobs}
+    arguments = ["kerchief", "plan", *flags()]
+    for name, value in parameters.items():
+        for entry in value if isinstance(value, list) else [value]:
+            arguments += [f"--{name.replace('_', '-')}", str(entry)]
+    return shlex.join(arguments)
 
 
-def _contents(advice: Advice, document: dict[str, Any]) -> dict[str, bytes]:
-    """The files, as far as there are libraries to make them."""
+def _build_files(advice: Advice, document: dict[str, Any]) -> dict[str, bytes]:
+    """Build the files, as far as there are libraries to make them."""
     contents = {
         "config": str(document["config"]).encode(),
         "rows": (json.dumps(document, indent=2, allow_nan=False) + "\n").encode(),
@@ -216,10 +216,10 @@ def _contents(advice: Advice, document: dict[str, Any]) -> dict[str, bytes]:
     return contents
 
 
-def _print(advice: Advice, files: dict[str, Path]) -> None:
-    """One page: the verdict, the table, what it takes, what is sent, what is assumed."""
+def _print_page(advice: Advice, files: dict[str, Path]) -> None:
+    """Print the verdict, the table, requirements, reports and assumptions."""
     print_wrapped(advice.sentence())
-    headings = [one.format(advice.measure) for one in HEADINGS]
+    headings = [heading.format(advice.measure) for heading in HEADINGS]
     print_table(headings, [row.texts() for row in advice.rows], columns="llrrrR")
     for line in advice.needs():
         print_wrapped(line)

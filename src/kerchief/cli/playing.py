@@ -56,10 +56,10 @@ class Playing:
                 f"jobs is {self.jobs}, and the cluster at {self.scheduler} plays with as many "
                 "workers as it has; give one of --jobs and --scheduler"
             )
-        for word in self.formats:
-            validate.one_of("format", word, FORMATS)
-        for word in self.tables:
-            validate.one_of("table", word, tuple(WRITERS))
+        for picture_format in self.formats:
+            validate.one_of("format", picture_format, FORMATS)
+        for table in self.tables:
+            validate.one_of("table", table, tuple(WRITERS))
 
     def folder(self, plan: Plan) -> Path:
         """The folder asked for; else the usual one, or the first after it that is free.
@@ -75,7 +75,7 @@ class Playing:
 
     @contextlib.contextmanager
     def workers(self) -> Iterator[Workers | None]:
-        """Who plays; nobody else, unless it is asked for."""
+        """Start the requested workers; None plays in this process."""
         prepare = functools.partial(prepared, self.device, loaded())
         if self.scheduler is not None:
             tell = functools.partial(complain, "waiting")
@@ -92,8 +92,8 @@ def prepared(device: str, plugins: tuple[Plugin, ...]) -> None:
     """In a worker: take the device, and load the plugins that are loaded here."""
     use_device(device, alone=False)
     load_installed()
-    for one in plugins:
-        one.load()
+    for plugin in plugins:
+        plugin.load()
 
 
 def playing_options(*, pictures: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -102,21 +102,23 @@ def playing_options(*, pictures: bool) -> Callable[[Callable[..., None]], Callab
     One that draws no pictures is not asked how.
     """
 
-    def added(command: Callable[..., None]) -> Callable[..., None]:
+    def add_options(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def packed(**given: Any) -> None:
+        def call_command(**arguments: Any) -> None:
             names = [field.name for field in dataclasses.fields(Playing)]
-            mine = {name: given.pop(name) for name in names if name in given}
-            command(playing=Playing(**mine), **given)
+            fields = {name: arguments.pop(name) for name in names if name in arguments}
+            command(playing=Playing(**fields), **arguments)
 
-        options = _playing_options(pictures=pictures)
-        return functools.reduce(lambda wrapped, one: one(wrapped), reversed(options), packed)
+        options = _build_options(pictures=pictures)
+        return functools.reduce(
+            lambda wrapped, option: option(wrapped), reversed(options), call_command
+        )
 
-    return added
+    return add_options
 
 
-def _playing_options(*, pictures: bool) -> list[Callable[..., Any]]:
-    drawn = ("--format", "formats", FORMATS, "What the picture is written as.")
+def _build_options(*, pictures: bool) -> list[Callable[..., Any]]:
+    format_option = ("--format", "formats", FORMATS, "What the picture is written as.")
     return [
         device,
         click.option(
@@ -133,26 +135,26 @@ def _playing_options(*, pictures: bool) -> list[Callable[..., Any]]:
             "--jobs", type=int, default=1, show_default=True, help="Processes that play at once."
         ),
         click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead."),
-        *([_words_option(*drawn, default=FORMATS[:1])] if pictures else []),
-        _words_option("--table", "tables", WRITERS, "Write tables for a paper, too."),
+        *([_list_option(*format_option, default=FORMATS[:1])] if pictures else []),
+        _list_option("--table", "tables", WRITERS, "Write tables for a paper, too."),
         json_output,
     ]
 
 
-def _words_option(
-    flag: str, name: str, known: Iterable[str], help: str, *, default: tuple[str, ...] = ()
+def _list_option(
+    flag: str, name: str, choices: Iterable[str], help: str, *, default: tuple[str, ...] = ()
 ) -> Callable[..., Any]:
-    """An option of several words, repeated or in one list with commas."""
+    """Build an option of several values, repeated or in one list with commas."""
     return click.option(
         flag,
         name,
         multiple=True,
         default=default,
         show_default=bool(default),
-        callback=lambda _, this, given: tuple(
-            dict.fromkeys(word.strip() for text in given for word in text.split(","))
+        callback=lambda _, parameter, texts: tuple(
+            dict.fromkeys(value.strip() for text in texts for value in text.split(","))
         ),
-        metavar=words(known),
+        metavar=words(choices),
         help=f"{help} Repeatable.",
     )
 
@@ -173,24 +175,24 @@ def perform(
         What became of each, as JSON.
     """
     use_device(playing.device)
-    asked, begun = list(plans), list[tuple[Outputs, Work]]()
+    plan_list, started_plans = list(plans), list[tuple[Outputs, Work]]()
 
     def begin(plan: Plan) -> tuple[Outputs, Work]:
-        begun.append(_begin(plan, playing, narrow))
-        return begun[-1]
+        started_plans.append(_begin(plan, playing, narrow))
+        return started_plans[-1]
 
     try:
         with playing.workers() as workers:
             if workers is None:
-                return [_finish(*begin(plan), show, playing) for plan in asked]
-            works = [begin(plan)[1] for plan in asked]
+                return [_finish(*begin(plan), show, playing) for plan in plan_list]
+            works = [begin(plan)[1] for plan in plan_list]
             hand_out(works, workers)
-            documents = dict(_finish_all(begun, show, playing))
-            return [documents[number] for number in range(len(begun))]
+            documents = dict(_finish_all(started_plans, show, playing))
+            return [documents[number] for number in range(len(started_plans))]
     except KeyboardInterrupt:
-        if not begun:
+        if not started_plans:
             raise
-        _leave(begun, playing, several=len(asked) > 1)
+        _leave(started_plans, playing, several=len(plan_list) > 1)
 
 
 def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
@@ -213,16 +215,18 @@ def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
 
 
 def _finish_all(
-    begun: Sequence[tuple[Outputs, Work]], show: Show, playing: Playing
+    started_plans: Sequence[tuple[Outputs, Work]], show: Show, playing: Playing
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Show each plan as soon as all of it has arrived, with its number."""
-    waiting = dict(enumerate(begun))
+    waiting = dict(enumerate(started_plans))
     while waiting:
         works = {number: work for number, (_, work) in waiting.items()}
         if len(waiting) > 1:
             _wait(list(works.values()))
         first = next(iter(waiting))
-        number = next((one for one, work in works.items() if not work.missing), first)
+        number = next(
+            (finished_number for finished_number, work in works.items() if not work.missing), first
+        )
         yield number, _finish(*waiting.pop(number), show, playing)
 
 
@@ -249,50 +253,55 @@ def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[
     return outputs.document()
 
 
-def _leave(begun: Sequence[tuple[Outputs, Work]], playing: Playing, *, several: bool) -> NoReturn:
+def _leave(
+    started_plans: Sequence[tuple[Outputs, Work]], playing: Playing, *, several: bool
+) -> NoReturn:
     """Say what is kept, and leave with 130."""
     if several:
-        for outputs, work in begun:
+        for outputs, work in started_plans:
             outputs.work = work.to_dict()
-            for finished in itertools.islice(work.at_hand(), len(outputs.finished), None):
-                outputs.keep(finished)
-    documents = {outputs.plan.name: outputs.document() for outputs, _ in begun}
+            for result in itertools.islice(work.at_hand(), len(outputs.finished), None):
+                outputs.keep(result)
+    documents = {outputs.plan.name: outputs.document() for outputs, _ in started_plans}
     if playing.as_json:
         print_json({"experiments": documents} if several else next(iter(documents.values())))
-    complain("interrupted", _kept(begun, several=several))
+    complain("interrupted", _describe_progress(started_plans, several=several))
     raise SystemExit(130)
 
 
 def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
-    """What cannot be written, what is known, and how much a plan is: worlds differ in rounds."""
+    """Announce missing libraries, the size of a plan and what is finished of it."""
     lacking = missing(*NEEDS)
     if lacking:
         complain(
             "warning",
-            f"{' and '.join(one for one in NEEDS if one not in outputs.wanted)} will not be "
+            f"{' and '.join(need for need in NEEDS if need not in outputs.wanted)} will not be "
             f"written without {', '.join(lacking)}: run {installing('report')}",
         )
     if narrow:
-        cells, each = outputs.plan.cells(), outputs.plan.replicates
+        cells, replicates = outputs.plan.cells(), outputs.plan.replicates
         rounds = sorted({cell.horizon for cell in cells})
         span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-        much = f"{len(cells)} cells of {span} rounds, with {each} replicate{'s' * (each > 1)} each"
-        known = f"{work.found} of {work.parts} parts are in {outputs.folder.path}; " * bool(
+        size = (
+            f"{len(cells)} cells of {span} rounds, with {replicates} "
+            f"replicate{'s' * (replicates > 1)} each"
+        )
+        progress = f"{work.found} of {work.parts} parts are in {outputs.folder.path}; " * bool(
             work.found
         )
-        complain("playing", f"{much}; {known}less with {narrow}")
+        complain("playing", f"{size}; {progress}less with {narrow}")
 
 
-def _kept(begun: Sequence[tuple[Outputs, Work]], *, several: bool) -> str:
-    """What an interrupted run leaves."""
+def _describe_progress(started_plans: Sequence[tuple[Outputs, Work]], *, several: bool) -> str:
+    """Describe what an interrupted run leaves."""
     if several:
-        stored = sum(len(work.runs) for _, work in begun)
-        parts = sum(work.parts for _, work in begun)
+        stored = sum(len(work.runs) for _, work in started_plans)
+        parts = sum(work.parts for _, work in started_plans)
         return f"{stored} of {parts} parts of what was begun are kept; run it again to continue"
-    ((outputs, _),) = begun
-    done, planned = len(outputs.finished), len(outputs.plan.cells())
+    ((outputs, _),) = started_plans
+    cell_count, total = len(outputs.finished), len(outputs.plan.cells())
     where = outputs.folder.path
-    return f"{done} of {planned} cells were finished, in {where}; run it again to continue"
+    return f"{cell_count} of {total} cells were finished, in {where}; run it again to continue"
 
 
 def _play(outputs: Outputs, work: Work) -> bool:
@@ -301,24 +310,24 @@ def _play(outputs: Outputs, work: Work) -> bool:
         task = bar.add_task("starting", total=work.parts)
 
         def watch(cell: Cell, stage: str, share: float) -> None:
-            name, done = f"{cell.world} {cell.label()}: {stage}", len(work.runs)
-            text = f"{min(done + 1, work.parts)}/{work.parts} {name}"
-            bar.update(task, description=text, completed=done + share)
+            name, run_count = f"{cell.world} {cell.label()}: {stage}", len(work.runs)
+            text = f"{min(run_count + 1, work.parts)}/{work.parts} {name}"
+            bar.update(task, description=text, completed=run_count + share)
 
         try:
-            for finished in work.results(watch):
+            for result in work.results(watch):
                 outputs.work = work.to_dict()
-                outputs.keep(finished)
+                outputs.keep(result)
         except KeyboardInterrupt:
             return True
     return False
 
 
 def print_promises(outputs: Outputs) -> None:
-    """The promises that were kept, one sentence per trust, and the files."""
-    plan, finished = outputs.plan, outputs.finished
-    promised = kept_promises(plan, (one.cell for one in finished))
-    for sentence in (*promised, *of_one_report(plan, finished)):
+    """Print the guarantees that hold, one sentence per trust, and the files."""
+    plan, results = outputs.plan, outputs.finished
+    promised = kept_promises(plan, (result.cell for result in results))
+    for sentence in (*promised, *of_one_report(plan, results)):
         print_wrapped(sentence)
     for name, path in outputs.files.items():
         click.echo(f"{name}: {path}")

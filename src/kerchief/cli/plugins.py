@@ -23,15 +23,15 @@ def plugin_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option to a command, which runs after all plugins are loaded."""
 
     @functools.wraps(command)
-    def prepared(*, plugins: Sequence[str], **given: Any) -> Any:
-        load(plugins, device=given.get("device"))
-        return command(**given)
+    def load_and_call(*, plugins: Sequence[str], **options: Any) -> Any:
+        load(plugins, device=options.get("device"))
+        return command(**options)
 
-    return plugin_files(prepared)
+    return plugin_files(load_and_call)
 
 
 def load(paths: Sequence[str], *, device: str | None = None) -> bool:
-    """Load what is installed and what is given; whether there is anything."""
+    """Load installed and given plugins, and return whether there are any."""
     # As `experiments.plugins.GROUP`; a listing without plugins shall import nothing of it.
     if not paths and not importlib.metadata.entry_points(group="kerchief.plugins"):
         return False
@@ -43,6 +43,6 @@ def load(paths: Sequence[str], *, device: str | None = None) -> bool:
         # A plugin may make arrays, and arrays live on the device.
         use_device(device)
     load_installed()
-    for one in [Plugin.at(path) for path in dict.fromkeys(paths)]:
-        one.load()
+    for plugin in [Plugin.at(path) for path in dict.fromkeys(paths)]:
+        plugin.load()
     return True

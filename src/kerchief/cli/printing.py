@@ -25,24 +25,26 @@ json_output = click.option(
 )
 
 
-def _width() -> int:
-    """Columns of the terminal, as far as we use them."""
+def _measure_terminal() -> int:
+    """Measure the columns of the terminal, up to the widest line that is printed."""
     return min(_WIDEST, max(20, shutil.get_terminal_size((_WIDTH, 24)).columns))
 
 
 def complain(kind: str, message: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     click.echo(f"kerchief: {kind}: {' '.join(message.split())}", err=True)
 
 
 def print_json(value: object) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     click.echo(json.dumps(value, allow_nan=False))
 
 
 def print_wrapped(text: str) -> None:
-    """A sentence on stdout, in as many lines as it takes."""
-    click.echo(textwrap.fill(text, _width(), break_long_words=False, break_on_hyphens=False))
+    """Print a sentence on stdout, in as many lines as it takes."""
+    click.echo(
+        textwrap.fill(text, _measure_terminal(), break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def print_table(
@@ -52,28 +54,28 @@ def print_table(
     title: str | None = None,
     columns: str,
 ) -> None:
-    """A table that fits the terminal: what has no room is left out, or stands below each other.
+    """Print a table that fits the terminal: leave columns out, or stack them.
 
     There is one letter per column: l for words, on the left; r for numbers, on the right. A capital
     may be left out, the last one first.
     """
-    drawn = _drawn(headings, rows, columns)
-    left: list[str] = []
-    while _spare_width(drawn) < 0:
-        spare = [one for one in drawn if one.letter.isupper()]
+    layout = _build_columns(headings, rows, columns)
+    omitted: list[str] = []
+    while _measure_spare_width(layout) < 0:
+        spare = [column for column in layout if column.letter.isupper()]
         if not spare:
-            _print_stacked(drawn, title)
+            _print_stacked(layout, title)
             return
-        drawn.remove(spare[-1])
-        left.append(spare[-1].heading)
-    Console(width=_width(), highlight=False).print(_table(drawn, title))
-    if left:
-        print_wrapped(f"no room for: {'; '.join(left)} (widen the terminal, or see --json)")
+        layout.remove(spare[-1])
+        omitted.append(spare[-1].heading)
+    Console(width=_measure_terminal(), highlight=False).print(_build_table(layout, title))
+    if omitted:
+        print_wrapped(f"no room for: {'; '.join(omitted)} (widen the terminal, or see --json)")
 
 
 def fits(headings: Sequence[str], rows: Iterable[Sequence[str]], *, columns: str) -> bool:
     """Whether such a table fits the terminal with all its columns, and without breaking a word."""
-    return _spare_width(_drawn(headings, rows, columns)) >= 0
+    return _measure_spare_width(_build_columns(headings, rows, columns)) >= 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,71 +87,80 @@ class _Column:
     letter: str
 
     @property
-    def words(self) -> bool:
+    def is_text(self) -> bool:
         return self.letter in "lL"
 
     @property
-    def least(self) -> int:
-        texts = [word for text in self.texts for word in text.split()] if self.words else self.texts
+    def min_width(self) -> int:
+        texts = (
+            [part for text in self.texts for part in text.split()] if self.is_text else self.texts
+        )
         return max(map(len, [*self.heading.split(), *texts]), default=1)
 
     @property
-    def most(self) -> int:
-        return max(map(len, [self.heading, *self.texts])) if self.words else self.least
+    def max_width(self) -> int:
+        return max(map(len, [self.heading, *self.texts])) if self.is_text else self.min_width
 
 
-def _drawn(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str) -> list[_Column]:
-    lines = [[_written(text) for text in row] for row in rows]
+def _build_columns(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str
+) -> list[_Column]:
+    lines = [[_encode_text(text) for text in row] for row in rows]
     return [
         _Column(
-            heading=_written(heading), texts=tuple(line[place] for line in lines), letter=letter
+            heading=_encode_text(heading), texts=tuple(line[place] for line in lines), letter=letter
         )
         for place, (heading, letter) in enumerate(zip(headings, columns, strict=True))
     ]
 
 
-def _spare_width(drawn: Sequence[_Column]) -> int:
-    """What the narrowest columns, two spaces apart and from the edges, leave of the terminal."""
-    return _width() - sum(one.least + 2 for one in drawn)
+def _measure_spare_width(layout: Sequence[_Column]) -> int:
+    """Measure how many characters the narrowest layout leaves of the terminal."""
+    return _measure_terminal() - sum(column.min_width + 2 for column in layout)
 
 
-def _table(drawn: Sequence[_Column], title: str | None) -> Table:
+def _build_table(layout: Sequence[_Column], title: str | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.title, table.title_justify = title, "left"
-    for one, wide in zip(drawn, _widths(drawn), strict=True):
-        side: JustifyMethod = "left" if one.words else "right"
+    for column, wide in zip(layout, _distribute_widths(layout), strict=True):
+        side: JustifyMethod = "left" if column.is_text else "right"
         # Text, so that nothing is read as markup.
-        heading = textwrap.fill(one.heading, wide, break_long_words=False, break_on_hyphens=False)
+        heading = textwrap.fill(
+            column.heading, wide, break_long_words=False, break_on_hyphens=False
+        )
         table.add_column(Text(heading), justify=side, width=wide)
-    for line in zip(*(one.texts for one in drawn), strict=True):
+    for line in zip(*(column.texts for column in layout), strict=True):
         table.add_row(*map(Text, line))
     return table
 
 
-def _widths(drawn: Sequence[_Column]) -> list[int]:
-    """No word is broken; what room is left goes to the narrowest column that can use it."""
-    widths, most = [one.least for one in drawn], [one.most for one in drawn]
-    for _ in range(_spare_width(drawn)):
-        open_ = [place for place, wide in enumerate(widths) if wide < most[place]]
-        if not open_:
+def _distribute_widths(layout: Sequence[_Column]) -> list[int]:
+    """Distribute spare width to the narrowest columns, and break no word."""
+    widths, limits = (
+        [column.min_width for column in layout],
+        [column.max_width for column in layout],
+    )
+    for _ in range(_measure_spare_width(layout)):
+        narrow = [place for place, wide in enumerate(widths) if wide < limits[place]]
+        if not narrow:
             break
-        widths[min(open_, key=widths.__getitem__)] += 1
+        widths[min(narrow, key=widths.__getitem__)] += 1
     return widths
 
 
-def _print_stacked(drawn: Sequence[_Column], title: str | None) -> None:
-    """Every row as a few lines of its own."""
+def _print_stacked(layout: Sequence[_Column], title: str | None) -> None:
+    """Print each row as a few lines."""
     if title:
         print_wrapped(title)
-    for line in zip(*(one.texts for one in drawn), strict=True):
+    for line in zip(*(column.texts for column in layout), strict=True):
         click.echo()
-        for one, text in zip(drawn, line, strict=True):
-            print_wrapped(f"{one.heading}: {text}" if one.heading else text)
+        for column, text in zip(layout, line, strict=True):
+            print_wrapped(f"{column.heading}: {text}" if column.heading else text)
     click.echo()
 
 
-def _written(text: str) -> str:
-    """A text in letters that the terminal has."""
+def _encode_text(text: str) -> str:
+    """Replace letters that the terminal does not have."""
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     return text.translate(_PLAIN) if plain else text
 

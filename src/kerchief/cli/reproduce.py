@@ -18,7 +18,7 @@ from kerchief.experiments.claims import Outcome, Source, Verdict
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import SideBySide, side_by_side
 
-_WORDS: dict[Outcome, str] = {
+_OUTCOME_LABELS: dict[Outcome, str] = {
     "holds": "hold",
     "fails": "fail",
     "does not hold here": "do not hold here",
@@ -47,29 +47,31 @@ def reproduce(
     verdict differs from the recorded one. A claim that was made for a larger run than this one is
     not judged. What is finished is kept: after an interrupt the same command continues.
     """
-    names = _names(name, every, playing)
-    plans = [EXPERIMENTS[one].plan(quick=quick, **sizes) for one in names]
+    names = _select_names(name, every, playing)
+    plans = [EXPERIMENTS[experiment].plan(quick=quick, **sizes) for experiment in names]
     narrow = "--replicates" if quick else "--quick or --replicates"
-    documents = perform(plans, _print, playing, narrow=narrow)
-    found = dict(zip(names, documents, strict=True))
+    documents = perform(plans, _print_results, playing, narrow=narrow)
+    document_by_name = dict(zip(names, documents, strict=True))
     if playing.as_json:
-        print_json({"experiments": found} if every else documents[0])
+        print_json({"experiments": document_by_name} if every else documents[0])
     elif every:
-        _print_all(found)
-    verdicts = [(name, verdict) for name in names for verdict in _verdicts(found[name])]
+        _print_all(document_by_name)
+    verdicts = [
+        (name, verdict) for name in names for verdict in _read_verdicts(document_by_name[name])
+    ]
     differences = [
         f"{name}: {verdict.difference()}" if every else verdict.difference()
         for name, verdict in verdicts
         if not verdict.confirmed
     ]
     if differences:
-        counted = f"{len(differences)} of {len(verdicts)} claims"
-        complain("failed", f"{counted}: {'; '.join(differences)}")
+        summary = f"{len(differences)} of {len(verdicts)} claims"
+        complain("failed", f"{summary}: {'; '.join(differences)}")
         raise SystemExit(1)
 
 
-def _names(name: str | None, every: bool, playing: Playing) -> list[str]:
-    """The experiments that are meant."""
+def _select_names(name: str | None, every: bool, playing: Playing) -> list[str]:
+    """Return the names of the experiments to run."""
     if (name is None) != every:
         raise InvalidValue("give the NAME of an experiment, or --all, and not both")
     if every and playing.out is not None:
@@ -80,67 +82,67 @@ def _names(name: str | None, every: bool, playing: Playing) -> list[str]:
     return list(EXPERIMENTS) if name is None else [name]
 
 
-def _verdicts(document: dict[str, Any]) -> list[Verdict]:
+def _read_verdicts(document: dict[str, Any]) -> list[Verdict]:
     return [Verdict(**claim) for claim in document["claims"]]
 
 
-def _print_all(found: dict[str, dict[str, Any]]) -> None:
-    """One line for each experiment."""
+def _print_all(document_by_name: dict[str, dict[str, Any]]) -> None:
+    """Print one line for each experiment."""
     lines = [
-        (name, *_counts(_verdicts(document)), f"{document['seconds']:.0f}")
-        for name, document in found.items()
+        (name, *_count_outcomes(_read_verdicts(document)), f"{document['seconds']:.0f}")
+        for name, document in document_by_name.items()
     ]
     print_table(("experiment", *_SOURCES.values(), "seconds"), lines, columns="lllr")
 
 
-def _print(outputs: Outputs) -> None:
-    """Tables, claims, promises and files."""
+def _print_results(outputs: Outputs) -> None:
+    """Print tables, claims, guarantees and files."""
     click.echo(outputs.plan.title)
     print_wrapped(outputs.plan.lead())
-    for page in _pages(side_by_side(outputs.plan, outputs.finished)):
-        print_table(page.headings, page.lines, columns=_columns(page))
+    for page in _split_pages(side_by_side(outputs.plan, outputs.finished)):
+        print_table(page.headings, page.lines, columns=_align_columns(page))
     if outputs.plan.note():
         print_wrapped(outputs.plan.note())
     verdicts = outputs.verdicts()
-    for source, words in _SOURCES.items():
-        lines = [_line(verdict) for verdict in verdicts if verdict.source == source]
+    for source, heading in _SOURCES.items():
+        lines = [_format_verdict(verdict) for verdict in verdicts if verdict.source == source]
         if lines:
-            print_table(("verdict", words, "seen"), lines, columns="lll")
-    for words, counted in zip(_SOURCES.values(), _counts(verdicts), strict=True):
-        if counted != _NONE:
-            click.echo(f"{words}: {counted}")
+            print_table(("verdict", heading, "seen"), lines, columns="lll")
+    for heading, summary in zip(_SOURCES.values(), _count_outcomes(verdicts), strict=True):
+        if summary != _NONE:
+            click.echo(f"{heading}: {summary}")
     click.echo(f"{outputs.seconds:.1f} seconds")
     print_promises(outputs)
 
 
-def _pages(table: SideBySide) -> list[SideBySide]:
-    """Tables that the terminal can show, of as many worlds each as it has room for."""
+def _split_pages(table: SideBySide) -> list[SideBySide]:
+    """Split a table into pages with as many environments as the terminal has room for."""
     for worlds in range(len(table.headings), 1, -1):
         pages = table.pages(worlds)
-        if all(fits(page.headings, page.lines, columns=_columns(page)) for page in pages):
+        if all(fits(page.headings, page.lines, columns=_align_columns(page)) for page in pages):
             return pages
     return table.pages(1)
 
 
-def _columns(page: SideBySide) -> str:
+def _align_columns(page: SideBySide) -> str:
     return "lR" + "r" * (len(page.headings) - 2)
 
 
-def _line(verdict: Verdict) -> tuple[str, str, str]:
-    """The verdict, beside the recorded one where a paper's differs, the claim, and the figures."""
+def _format_verdict(verdict: Verdict) -> tuple[str, str, str]:
+    """Format the verdict, the claim and the figures as cells of a row."""
     if verdict.source == "ours":
         return verdict.outcome, verdict.claim, verdict.seen
     recorded = "" if verdict.confirmed else f" (recorded: {verdict.recorded})"
     return f"{verdict.outcome}{recorded}", f"{verdict.claim} ({verdict.place})", verdict.seen
 
 
-def _counts(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """How many claims have each outcome, of ours and of the paper."""
+def _count_outcomes(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """Count claims by outcome, those of the project and of the paper apart."""
     counts = Counter((verdict.source, verdict.outcome) for verdict in verdicts)
     return tuple(
         ", ".join(
-            f"{counts[source, outcome]} {words}"
-            for outcome, words in _WORDS.items()
+            f"{counts[source, outcome]} {label}"
+            for outcome, label in _OUTCOME_LABELS.items()
             if counts[source, outcome]
         )
         or _NONE

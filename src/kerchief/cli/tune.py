@@ -93,8 +93,12 @@ def tune(
         as_json=as_json,
     )
     if name is None or checked or show:
-        whose = {"jobs": jobs if jobs > 1 else None, "scheduler": scheduler, "force": force or None}
-        _check_unheard(name, budget=budget, seed=seeds or None, out=out, **whose)
+        options_of_runs = {
+            "jobs": jobs if jobs > 1 else None,
+            "scheduler": scheduler,
+            "force": force or None,
+        }
+        _check_unused_options(name, budget=budget, seed=seeds or None, out=out, **options_of_runs)
     if show and checked:
         raise InvalidValue("--check looks at a search, and --show prints it; give one of them")
     if show and (name is None or as_json):
@@ -106,46 +110,50 @@ def tune(
         )
     if name is None or checked:
         use_device(device)
-        _list([SEARCHES[name]] if name else [one for _, one in SEARCHES.items()], checked, as_json)
+        _list_searches(
+            [SEARCHES[name]] if name else [search for _, search in SEARCHES.items()],
+            checked,
+            as_json,
+        )
     elif show:
-        Search.read(_declaration(name))
-        click.echo(_declaration(name).read_text(encoding="utf-8"), nl=False)
+        Search.read(_find_declaration(name))
+        click.echo(_find_declaration(name).read_text(encoding="utf-8"), nl=False)
     else:
-        search = _asked(_declaration(name), budget, seeds)
+        search = _read_search(_find_declaration(name), budget, seeds)
         use_device(device)
         check(search)
-        path = out or _USUAL / f"{_declaration(name).stem}.json"
-        outcome = _found(search, path, playing)
-        _print(outcome, path, as_json)
+        path = out or _USUAL / f"{_find_declaration(name).stem}.json"
+        outcome = _run_search(search, path, playing)
+        _print_outcome(outcome, path, as_json)
 
 
-def _check_unheard(name: str | None, **given: object) -> None:
-    """Refuse what only a search that is played would hear."""
-    for option, value in given.items():
+def _check_unused_options(name: str | None, **settings: object) -> None:
+    """Refuse options that only matter when a search runs."""
+    for option, value in settings.items():
         if value is not None:
             remedy = "give the NAME of a search" if name is None else f"leave --{option} out"
             raise InvalidValue(f"--{option} is given, and no search is played; {remedy}")
 
 
-def _declaration(name: str) -> Path:
-    """The file of a recorded search, or one of the user's own."""
+def _find_declaration(name: str) -> Path:
+    """Find the file of a recorded search, or take a path to a file of the user."""
     return Path(name) if name.endswith(".toml") else SEARCHES[name].declaration
 
 
-def _asked(path: Path, budget: int | None, seeds: tuple[int, ...]) -> Search:
-    """The search as it is declared, with what the command line says instead."""
+def _read_search(path: Path, budget: int | None, seeds: tuple[int, ...]) -> Search:
+    """Read a declared search, and apply the options of the command line."""
     search = Search.read(path)
     if budget is not None:
         search = dataclasses.replace(search, budget=search.budget.narrowed(budget))
     return dataclasses.replace(search, seeds=seeds) if seeds else search
 
 
-def _found(search: Search, path: Path, playing: Playing) -> Outcome:
-    """Play the search, and store what it finds."""
+def _run_search(search: Search, path: Path, playing: Playing) -> Outcome:
+    """Run the search, and store its outcome."""
     folder = Folder.at(path.parent)
     folder.check(path.name)
     if path.exists() and not playing.force:
-        _refuse_other(path, search)
+        _refuse_other_outcome(path, search)
     before = folder.stamp(path.name)
     archive = Archive(folder=folder.inner(_PARTS))
     with playing.workers() as workers, progress_bar() as bar:
@@ -155,7 +163,7 @@ def _found(search: Search, path: Path, playing: Playing) -> Outcome:
                 search,
                 archive=archive,
                 workers=workers,
-                watch=lambda what, share: bar.update(task, description=what, completed=share),
+                watch=lambda stage, share: bar.update(task, description=stage, completed=share),
             )
         except KeyboardInterrupt:
             complain("interrupted", f"finished parts are in {archive.folder.path}; run it again")
@@ -163,79 +171,107 @@ def _found(search: Search, path: Path, playing: Playing) -> Outcome:
     with folder.alone():
         if path.exists() and folder.stamp(path.name) != before:
             # Another search has ended here meanwhile, and nobody has asked to replace that one.
-            _refuse_other(path, search)
+            _refuse_other_outcome(path, search)
         folder.write(path.name, outcome.text().encode())
     return outcome
 
 
-def _refuse_other(path: Path, search: Search) -> None:
-    """Only the outcome of the same search by the same code may be replaced unasked."""
+def _refuse_other_outcome(path: Path, search: Search) -> None:
+    """Refuse to replace the outcome of another search or of another version."""
     remedy = "choose another --out, or replace it with --force"
     try:
-        there = Outcome.read(path)
+        stored = Outcome.read(path)
     except InvalidValue as error:
         raise InvalidValue(f"{str(path)!r} holds no outcome of a search; {remedy}") from error
-    if there.search != search or there.versions != versions():
-        what = "another search" if there.search != search else "other versions"
-        raise InvalidValue(f"{str(path)!r} holds the outcome of {what}; {remedy}")
+    if stored.search != search or stored.versions != versions():
+        difference = "another search" if stored.search != search else "other versions"
+        raise InvalidValue(f"{str(path)!r} holds the outcome of {difference}; {remedy}")
 
 
-def _list(recorded: list[Recorded], checked: bool, as_json: bool) -> None:
-    """Every search with what became of it; in a check, what is stale, and exit code 1."""
+def _list_searches(recorded: list[Recorded], checked: bool, as_json: bool) -> None:
+    """List searches with their outcomes, or check them and exit with 1 if one is stale."""
     if not checked and not as_json:
-        rows = [(one.name, _text(one.chosen), _verdict(one)) for one in recorded]
+        rows = [
+            (search.name, _format_numbers(search.chosen), _format_verdict(search))
+            for search in recorded
+        ]
         print_table(("search", "numbers", "outcome"), rows, columns="lll")
         return
-    found = {one.name: one.complaints() for one in recorded}
+    complaints_by_name = {search.name: search.complaints() for search in recorded}
     if as_json:
-        print_json({"searches": [_line(one, found[one.name]) for one in recorded]})
+        print_json(
+            {
+                "searches": [
+                    _describe_search(search, complaints_by_name[search.name]) for search in recorded
+                ]
+            }
+        )
     else:
-        for name, complaints in found.items():
+        for name, complaints in complaints_by_name.items():
             click.echo(f"{name}: {'; '.join(complaints) or 'the code plays what was found'}")
-    if checked and any(found.values()):
+    if checked and any(complaints_by_name.values()):
         raise SystemExit(1)
 
 
-def _line(one: Recorded, complaints: list[str]) -> dict[str, object]:
-    numbers = {"chosen": dict(one.chosen), "played": [dict(each) for each in one.played()]}
-    return {"name": one.name, **numbers, "verdict": _verdict(one), "complaints": complaints}
+def _describe_search(search: Recorded, complaints: list[str]) -> dict[str, object]:
+    numbers = {
+        "chosen": dict(search.chosen),
+        "played": [dict(played_numbers) for played_numbers in search.played()],
+    }
+    return {
+        "name": search.name,
+        **numbers,
+        "verdict": _format_verdict(search),
+        "complaints": complaints,
+    }
 
 
-def _verdict(one: Recorded) -> str:
-    return one.outcome.verdict() if one.outcome else "never played"
+def _format_verdict(search: Recorded) -> str:
+    return search.outcome.verdict() if search.outcome else "never played"
 
 
-def _print(outcome: Outcome, path: Path, as_json: bool) -> None:
+def _print_outcome(outcome: Outcome, path: Path, as_json: bool) -> None:
     if as_json:
         print_json(outcome.to_dict() | {"file": str(path)})
         return
-    last = max(one.rung for one in outcome.evaluations)
-    ranked = sorted(outcome.evaluations, key=lambda one: (-one.rung, one.score))
+    last = max(evaluation.rung for evaluation in outcome.evaluations)
+    ranked = sorted(
+        outcome.evaluations, key=lambda evaluation: (-evaluation.rung, evaluation.score)
+    )
     rows = [
         (
-            *(str(one.rung), _text(one.numbers), f"{one.score:.3f} ± {one.se:.3f}"),
-            *(f"{one.p95:.3g}", str(one.replicates)),
+            *(
+                str(evaluation.rung),
+                _format_numbers(evaluation.numbers),
+                f"{evaluation.score:.3f} ± {evaluation.se:.3f}",
+            ),
+            *(f"{evaluation.p95:.3g}", str(evaluation.replicates)),
         )
-        for one in ranked
-        if one.rung == last or dict(one.numbers) == dict(outcome.search.incumbent)
+        for evaluation in ranked
+        if evaluation.rung == last or dict(evaluation.numbers) == dict(outcome.search.incumbent)
     ]
     print_table(("rung", "numbers", "score", "p95", "replicates"), rows, columns="rlrrR")
     matches = [
         (
-            *(one.cell, f"{one.best:.4g}", f"{one.incumbent:.4g}"),
-            *(f"{one.gain:+.3f} ± {one.se:.3f}", f"{one.best_p95:.3g}, {one.incumbent_p95:.3g}"),
+            *(comparison.cell, f"{comparison.best:.4g}", f"{comparison.incumbent:.4g}"),
+            *(
+                f"{comparison.gain:+.3f} ± {comparison.se:.3f}",
+                f"{comparison.best_p95:.3g}, {comparison.incumbent_p95:.3g}",
+            ),
         )
-        for one in (*outcome.cells, outcome.overall)
+        for comparison in (*outcome.cells, outcome.overall)
     ]
-    title = f"{_text(outcome.best)} beside the incumbent, seed {outcome.search.seeds[1]}"
+    title = f"{_format_numbers(outcome.best)} beside the incumbent, seed {outcome.search.seeds[1]}"
     print_table(("cell", "best", "incumbent", "gain", "p95"), matches, title=title, columns="lrrrR")
     print_wrapped(f"{outcome.verdict()}.")
     flags = [
-        word for name, one in outcome.chosen.items() for word in ("--number", f"{name}={one:g}")
+        argument
+        for name, number in outcome.chosen.items()
+        for argument in ("--number", f"{name}={number:g}")
     ]
     click.echo(shlex.join(["kerchief", "compare", "--policy", outcome.search.policy, *flags]))
     click.echo(f"outcome: {path}")
 
 
-def _text(numbers: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {one:g}" for name, one in sorted(numbers.items()))
+def _format_numbers(numbers: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {number:g}" for name, number in sorted(numbers.items()))

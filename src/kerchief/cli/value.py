@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path)
 _TOGETHER = "in all releases of its ledger together"
 
 
-def _columns(command: Any) -> Any:
+def _add_column_options(command: Any) -> Any:
     for option in reversed(logged):
         command = option(command)
     return command
@@ -46,7 +46,7 @@ def _columns(command: Any) -> Any:
 
 @click.command()
 @click.option("--data", type=_FILE, required=True, help="Logs: CSV, Parquet, DSJSON or .npz.")
-@_columns
+@_add_column_options
 @click.option(
     "--reward-range",
     required=True,
@@ -85,7 +85,7 @@ def _columns(command: Any) -> Any:
     "--budget", type=float, help="Epsilon of a new ledger's file, for all releases together."
 )
 @options.json_output
-def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: Any) -> None:
+def value(*, as_json: bool, ledger: Path | None, budget: float | None, **settings: Any) -> None:
     """Value a policy from logs, with a guarantee for each row or user.
 
     What is printed is private: a value, and an interval that includes noise, sampling, and what
@@ -101,29 +101,33 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     if budget is not None:
         between("budget", budget, 0.0, MOST_EPSILON, closed=True)
     if ledger is not None:
-        asked["delta"], budget = _stored(ledger, asked["delta"], budget)
-    logs = _logs(asked)
+        settings["delta"], budget = _read_stored_budget(ledger, settings["delta"], budget)
+    logs = _read_logs(settings)
     if ledger is not None:
-        _check_unit(ledger, asked["user"], logs)
-    policy = _policy(asked, logs)
-    _check_heard(asked)
-    model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
+        _check_unit(ledger, settings["user"], logs)
+    policy = _read_policy(settings, logs)
+    _check_features_used(settings)
+    model = None if settings["reward_model"] is None else read_model(settings["reward_model"])
     names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
-    ask: dict[str, Any] = {name: asked[name] for name in (*names, "level")} | {"model": model}
-    for warning in delta_warnings(asked["delta"], logs.units, of=f"{_unit(logs)}s"):
+    arguments: dict[str, Any] = {name: settings[name] for name in (*names, "level")} | {
+        "model": model
+    }
+    for warning in delta_warnings(settings["delta"], logs.units, of=f"{_get_unit(logs)}s"):
         complain("warning", warning)
     with contextlib.ExitStack() as stack:
         if ledger is not None:
-            ask["ledger"] = stack.enter_context(kept(ledger, _budget(asked, budget, logs)))
+            arguments["ledger"] = stack.enter_context(
+                kept(ledger, _build_budget(settings, budget, logs))
+            )
         elif budget is not None:
             raise InvalidValue("--budget is given without a ledger; give --ledger FILE too")
-        found = off_policy_value(logs, policy, **ask)
-    _print(found, ask.get("ledger"), as_json=as_json)
+        estimate = off_policy_value(logs, policy, **arguments)
+    _print_value(estimate, arguments.get("ledger"), as_json=as_json)
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Say of a refusal that may follow from rows that it is not private."""
+def _note_private_errors() -> Iterator[None]:
+    """Note that errors which may depend on rows are not private."""
     try:
         yield
     except KerchiefError:
@@ -131,40 +135,40 @@ def _refusals() -> Iterator[None]:
         raise
 
 
-def _print(found: OffPolicyValue, ledger: MemoryLedger | None, *, as_json: bool) -> None:
-    promise = found.guarantee.sentence(over="in one release")
+def _print_value(estimate: OffPolicyValue, ledger: MemoryLedger | None, *, as_json: bool) -> None:
+    promise = estimate.guarantee.sentence(over="in one release")
     if as_json:
-        state = {} if ledger is None else {"ledger": _state(ledger)}
-        print_json(found.to_dict() | {"promise": promise} | state)
+        state = {} if ledger is None else {"ledger": _build_state(ledger)}
+        print_json(estimate.to_dict() | {"promise": promise} | state)
         return
-    print_wrapped(f"value: {found.sentence()}")
-    print_wrapped(f"noise alone: a standard deviation of {found.noise:.3g}")
-    if found.weight is not None:
+    print_wrapped(f"value: {estimate.sentence()}")
+    print_wrapped(f"noise alone: a standard deviation of {estimate.noise:.3g}")
+    if estimate.weight is not None:
         print_wrapped(
-            f"mean weight after the cut, with noise: {found.weight:.3g} (1 is nothing cut)"
+            f"mean weight after the cut, with noise: {estimate.weight:.3g} (1 is nothing cut)"
         )
-    print_wrapped(f"over {found.units} {found.guarantee.unit}s, by {found.estimator}")
+    print_wrapped(f"over {estimate.units} {estimate.guarantee.unit}s, by {estimate.estimator}")
     print_wrapped("rewards are clipped to the declared range")
     print_wrapped(f"promised: {promise}")
     if ledger is None:
         print_wrapped("This call knows of no other; with --ledger FILE calls share one budget.")
         return
     print_wrapped(f"budget: {ledger.budget.sentence(over=_TOGETHER)}")
-    state = _state(ledger)
+    state = _build_state(ledger)
     sums = {"epsilon": ("epsilon", "epsilon_limit"), "rho of zCDP": ("rho", "rho_limit")}
-    charged = ", ".join(
+    sums_text = ", ".join(
         f"{name} {state[total]:.6g} of {state[limit]:.6g}"
         for name, (total, limit) in sums.items()
         if state[total] is not None and state[limit] is not None
     )
     print_wrapped(
-        f"charged in all {state['calls']} calls of the ledger: {charged}; a further call is "
+        f"charged in all {state['calls']} calls of the ledger: {sums_text}; a further call is "
         "admitted while one of these sums stays within its limit"
     )
 
 
-def _state(ledger: MemoryLedger) -> dict[str, Any]:
-    """What the calls of a ledger add up to; None where a sum or its limit is not defined."""
+def _build_state(ledger: MemoryLedger) -> dict[str, Any]:
+    """Sum the calls of a ledger; None where a sum or its limit is not defined."""
     budget, sums = ledger.budget, filter_sums(ledger.receipts)
     return {
         "budget": budget.to_dict(),
@@ -176,105 +180,111 @@ def _state(ledger: MemoryLedger) -> dict[str, Any]:
     }
 
 
-def _logs(asked: dict[str, Any]) -> Logs:
-    named = {name: asked[name] for name in ("action", "reward", "user", "arms", "norm")}
-    columns = {name: one for name, one in named.items() if one is not None}
-    if asked["propensity"] is not None:
-        columns["propensity"] = chance_of(asked["propensity"])
-    named_arms = "=" in (asked["action"] or "")
-    counted = Path(asked["data"]).suffix.lower() == ".npz"
-    if not counted and asked["arms"] is None and not named_arms:
+def _read_logs(settings: dict[str, Any]) -> Logs:
+    column_options = {name: settings[name] for name in ("action", "reward", "user", "arms", "norm")}
+    columns = {name: column for name, column in column_options.items() if column is not None}
+    if settings["propensity"] is not None:
+        columns["propensity"] = chance_of(settings["propensity"])
+    named_arms = "=" in (settings["action"] or "")
+    has_arm_count = Path(settings["data"]).suffix.lower() == ".npz"
+    if not has_arm_count and settings["arms"] is None and not named_arms:
         raise InvalidValue(
             "--arms is not given, and how many arms there are is not read off private data; give "
             "--arms NUMBER, or --action COLUMN=first|second"
         )
-    low, high = declared_range(range_of(asked["reward_range"]))
+    low, high = declared_range(range_of(settings["reward_range"]))
     widest = (-MOST_REWARD, MOST_REWARD)
-    features = asked["features"]
-    with _refusals():
-        logs = read_logs(asked["data"], reward_range=widest, features=features, **columns)
+    features = settings["features"]
+    with _note_private_errors():
+        logs = read_logs(settings["data"], reward_range=widest, features=features, **columns)
         return logs.clipped(low, high)
 
 
-def _policy(asked: dict[str, Any], logs: Logs) -> FixedPolicy:
-    given = [name for name in ("arm", "policy", "model") if asked[name] is not None]
-    if len(given) != 1:
+def _read_policy(settings: dict[str, Any], logs: Logs) -> FixedPolicy:
+    flags = [name for name in ("arm", "policy", "model") if settings[name] is not None]
+    if len(flags) != 1:
         raise InvalidValue(
-            f"{' and '.join(f'--{one}' for one in given) or 'no policy'} "
-            f"{'are' if given else 'is'} given; give one of --arm, --policy and --model"
+            f"{' and '.join(f'--{flag}' for flag in flags) or 'no policy'} "
+            f"{'are' if flags else 'is'} given; give one of --arm, --policy and --model"
         )
-    if asked["model"] is not None:
-        return read_model(asked["model"])
-    if asked["policy"] is not None:
-        if asked["policy"] != "uniform":
-            raise InvalidValue(f"policy is {asked['policy']!r}; it can be uniform, or give --model")
+    if settings["model"] is not None:
+        return read_model(settings["model"])
+    if settings["policy"] is not None:
+        if settings["policy"] != "uniform":
+            raise InvalidValue(
+                f"policy is {settings['policy']!r}; it can be uniform, or give --model"
+            )
         return UniformPlay()
-    return OneArm(arm=_arm(asked["arm"], asked["action"] or "", logs))
+    return OneArm(arm=_find_arm(settings["arm"], settings["action"] or "", logs))
 
 
-def _check_heard(asked: dict[str, Any]) -> None:
+def _check_features_used(settings: dict[str, Any]) -> None:
     """Refuse features that no model reads."""
-    if asked["features"] and asked["model"] is None and asked["estimator"] != "dr":
+    if settings["features"] and settings["model"] is None and settings["estimator"] != "dr":
         raise InvalidValue(
-            f"--features is given, and neither this policy nor {asked['estimator']} reads any; "
+            f"--features is given, and neither this policy nor {settings['estimator']} reads any; "
             "leave it out, or give --model, or --estimator dr"
         )
 
 
-def _arm(given: str, action: str, logs: Logs) -> int:
-    """The number of an arm, by its declared name or by itself."""
+def _find_arm(arm: str, action: str, logs: Logs) -> int:
+    """Find the number of an arm by its declared name or number."""
     _, _, text = action.partition("=")
     names = words_of(text) if text else tuple(map(str, range(logs.arms)))
-    if given not in names:
-        known = ", ".join(names[:40])
-        raise InvalidValue(f"arm is {given!r}; the arms are {known}")
-    return names.index(given)
+    if arm not in names:
+        choices = ", ".join(names[:40])
+        raise InvalidValue(f"arm is {arm!r}; the arms are {choices}")
+    return names.index(arm)
 
 
-def _stored(path: Path, delta: float, budget: float | None) -> tuple[float, float | None]:
-    """The delta and the budget of a ledger's file, if there is one; they need not be said again."""
-    found = budget_in(path)
-    if found is None:
+def _read_stored_budget(
+    path: Path, delta: float, budget: float | None
+) -> tuple[float, float | None]:
+    """Read delta and budget of an existing ledger, and refuse other values."""
+    stored_budget = budget_in(path)
+    if stored_budget is None:
         return delta, budget
     source = click.get_current_context().get_parameter_source("delta")
-    said = {"budget": budget, "delta": None if source is ParameterSource.DEFAULT else delta}
-    for (name, given), known in zip(said.items(), (found.epsilon, found.delta), strict=True):
-        if given is not None and given != known:
+    requested = {"budget": budget, "delta": None if source is ParameterSource.DEFAULT else delta}
+    for (name, number), stored_number in zip(
+        requested.items(), (stored_budget.epsilon, stored_budget.delta), strict=True
+    ):
+        if number is not None and number != stored_number:
             raise InvalidValue(
-                f"{name} is {given:g}, and {path} has the budget "
-                f"{found.sentence(over=_TOGETHER)}; leave "
+                f"{name} is {number:g}, and {path} has the budget "
+                f"{stored_budget.sentence(over=_TOGETHER)}; leave "
                 f"--{name} out, or give another file"
             )
-    return found.delta, found.epsilon
+    return stored_budget.delta, stored_budget.epsilon
 
 
 def _check_unit(path: Path, user: str | None, logs: Logs) -> None:
-    """Refuse a ledger's file that is for rows where users are protected, and the reverse."""
-    found = budget_in(path)
-    if found is None or found.unit == _unit(logs):
+    """Refuse a ledger whose unit of privacy differs from that of the logs."""
+    stored_budget = budget_in(path)
+    if stored_budget is None or stored_budget.unit == _get_unit(logs):
         return
     if logs.users is None:
         raise InvalidValue(
-            f"the ledger {path} is for one {found.unit}, and without --user one row is protected; "
-            "give --user COLUMN, or another file"
+            f"the ledger {path} is for one {stored_budget.unit}, and without --user one row is "
+            "protected; give --user COLUMN, or another file"
         )
-    why = f"--user is {user}" if user else "these logs say who came"
-    other = "leave --user out, or give another file" if user else "give another file"
+    reason = f"--user is {user}" if user else "these logs say who came"
+    remedy = "leave --user out, or give another file" if user else "give another file"
     raise InvalidValue(
-        f"{why}, so that one user is protected, and the ledger {path} is for one {found.unit}; "
-        f"{other}"
+        f"{reason}, so that one user is protected, and the ledger {path} is for one "
+        f"{stored_budget.unit}; {remedy}"
     )
 
 
-def _unit(logs: Logs) -> str:
+def _get_unit(logs: Logs) -> str:
     return "row" if logs.users is None else "user"
 
 
-def _budget(asked: dict[str, Any], budget: float | None, logs: Logs) -> Guarantee:
-    """What a ledger's file promises: that of one call, where nothing else is said."""
+def _build_budget(settings: dict[str, Any], budget: float | None, logs: Logs) -> Guarantee:
+    """Build the budget of a new ledger; by default that of one call."""
     return Guarantee(
-        epsilon=asked["epsilon"] if budget is None else budget,
-        delta=asked["delta"],
+        epsilon=settings["epsilon"] if budget is None else budget,
+        delta=settings["delta"],
         trust=Trust.CENTRAL,
-        unit=_unit(logs),
+        unit=_get_unit(logs),
     )

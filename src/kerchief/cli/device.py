@@ -76,7 +76,7 @@ def _limit_resources() -> None:
 
 
 def keep_compiled() -> None:
-    """Keep compiled code between runs, unless the user already says where, or it cannot be kept."""
+    """Keep compiled code between runs, unless the user has set a cache folder."""
     warnings.filterwarnings("ignore", message=_TORN)
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
@@ -95,7 +95,7 @@ def keep_compiled() -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Remove compiled code, what was not used for longest first, until the rest is small enough."""
+    """Remove the least recently used compiled code until the rest is small enough."""
     with os.scandir(folder) as entries:
         files = [(entry.path, entry.stat()) for entry in entries if entry.is_file()]
     room = _MAX_CACHE_BYTES

@@ -1,4 +1,4 @@
-"""What `kerchief --help` and `kerchief list` show, from a file: so that they import little.
+"""Index file for `kerchief --help` and `kerchief list`, which import little.
 
 `make index` writes the file from the registries, and a test fails when it is stale.
 """

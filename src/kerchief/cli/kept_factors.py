@@ -1,4 +1,4 @@
-"""Factors of continual noise that earlier commands have searched for, in the user's cache."""
+"""Cache of factors of continual noise that earlier commands have searched for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kerchief.mechanisms import blt_fit
 
 
 class KeptFactors(dict[tuple[int, int], tuple[float, ...]]):
-    """The gaps of each factor, by horizon and buffers, in a file that is replaced as a whole.
+    """Gaps of each factor, by horizon and buffers, in a file.
 
     No promise rests on the file: whatever gaps it holds, what they cost is computed from them. What
     is no factor is left out, and searched for again.
@@ -38,7 +38,7 @@ class KeptFactors(dict[tuple[int, int], tuple[float, ...]]):
 
 
 def keep_factors(folder: Path) -> None:
-    """Keep factors in this folder, apart for every search and every version of its library."""
+    """Keep factors in a folder, with one file per search code and library version."""
     search = Path(blt_fit.__file__).read_bytes() + importlib.metadata.version("scipy").encode()
     name = f"factors-{hashlib.sha256(search).hexdigest()[:16]}.json"
     blt_fit.found = KeptFactors(folder / name)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how any option is made: the same word means the same."""
+"""Options that several commands share, and builders of options."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PRIVATE_TRUSTS = words(trust for trust in TRUSTS if trust != "none")
 def option(
     flag: str, help: str, *, field: str | None = None, default: object = None, **settings: Any
 ) -> Callable[[Decorated], Decorated]:
-    """Build an option that shows its default, by default that of a field of `Comparison`.
+    """Build an option that shows its default, which a field of `Comparison` may give.
 
     One whose default is a tuple may be repeated; of values that were given twice one is kept.
     """

@@ -1,4 +1,4 @@
-"""What the commands that play share: warnings, progress, interrupts, and the end of the output."""
+"""Warnings, progress, interrupts and final output of the commands that play."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ Show: TypeAlias = Callable[[Outputs], None]
 def perform(
     plans: Iterable[Plan], show: Show, playing: Playing, *, narrow: str
 ) -> list[dict[str, object]]:
-    """Play plans and show what was finished, unless it shall be JSON; leave with 130 if stopped.
+    """Play plans and show finished results; leave with 130 when interrupted.
 
     Each is checked before it runs, and all of them before workers get anything. Where only JSON was
     asked for, nothing is announced, and what needs a library that is missing is left out; else
@@ -196,7 +196,7 @@ def perform(
 
 
 def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
-    """Take a folder for the plan, look up what is finished there, and say what is left."""
+    """Take a folder for the plan, and announce what is left to play."""
     for warning in plan.warnings():
         complain("warning", warning)
     outputs = Outputs.at(
@@ -243,7 +243,7 @@ def _wait(works: Sequence[Work]) -> None:
 
 
 def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[str, object]:
-    """Play what is left of a plan, and show it, or what there is of it if the user stops it."""
+    """Play the rest of a plan, and show all results that are finished."""
     interrupted = _play(outputs, work)
     outputs.close()
     if not playing.as_json:

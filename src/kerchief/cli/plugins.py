@@ -1,4 +1,4 @@
-"""The option `--plugin`: what users wrote themselves, loaded before anything is looked up."""
+"""The option `--plugin`, which loads files of users before a command runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands speak: tables on stdout that fit the terminal, everything else on stderr."""
+"""Output of commands: tables on stdout that fit the terminal, messages on stderr."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def print_table(
 
 
 def fits(headings: Sequence[str], rows: Iterable[Sequence[str]], *, columns: str) -> bool:
-    """Whether such a table fits the terminal with all its columns, and without breaking a word."""
+    """Whether a table fits the terminal with all its columns and unbroken words."""
     return _measure_spare_width(_build_columns(headings, rows, columns)) >= 0
 
 

@@ -189,7 +189,7 @@ def _refuse_other_outcome(path: Path, search: Search) -> None:
 
 
 def _list_searches(recorded: list[Recorded], checked: bool, as_json: bool) -> None:
-    """List searches with their outcomes, or check them and exit with 1 if one is stale."""
+    """List searches with outcomes, or check them and exit with 1 if one is stale."""
     if not checked and not as_json:
         rows = [
             (search.name, _format_numbers(search.chosen), _format_verdict(search))

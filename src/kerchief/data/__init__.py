@@ -1,4 +1,4 @@
-"""People's own data: tables and logs are read, and their public bounds are declared.
+"""Tables and logs of users' data, with declared public bounds.
 
 Data become worlds to play in, and logs tell what a policy would have earned, with a guarantee.
 """

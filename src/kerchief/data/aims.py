@@ -1,4 +1,4 @@
-"""What arms bring users: reward 1 for the right label, or a column of rewards for every arm."""
+"""Rewards of arms in a table: 1 for the right label, or a column per arm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The users' features of logs as they were asked for: by bare names, or with public bounds."""
+"""Selection of user features in logs, by bare names or with public bounds."""
 
 from __future__ import annotations
 

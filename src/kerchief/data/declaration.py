@@ -242,7 +242,7 @@ def matching(name: str, columns: Sequence[str]) -> list[str]:
 
 
 def declared_range(given: object) -> tuple[float, float]:
-    """Return the least and the greatest reward, if they are a pair with room between them.
+    """Return the least and the greatest reward, if they are a valid range.
 
     >>> declared_range((0, 1))
     (0.0, 1.0)

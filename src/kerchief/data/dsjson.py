@@ -124,7 +124,7 @@ def read_dsjson(
 
 
 def write_dsjson(logs: Logs, path: Path | str) -> None:
-    """Write logs so that `read_dsjson` finds the same, but for the declared range of rewards.
+    """Write logs to a file that `read_dsjson` reads back.
 
     Users, where there are any, become the note `_user`. A declared norm and constant have no place
     there, and are to be declared again.

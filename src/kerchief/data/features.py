@@ -19,7 +19,7 @@ OTHER = "other"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Encoded:
-    """Features of users, one row each, and which of them went beyond what was declared.
+    """Encoded features, one row per user, and rows that were clipped.
 
     Attributes:
         shares: for each feature that was ever clipped, the share of rows in which it was.
@@ -84,7 +84,7 @@ class Ranged:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Category:
-    """A word out of a public list: a coordinate for each, or one of -1 and 1 where there are two.
+    """One of several declared values: a coordinate per value, or one for two values.
 
     >>> Category(name="plan", values=("basic", "gold")).dim
     1
@@ -148,7 +148,7 @@ class Category:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Vector:
-    """Numbers that have no ranges, but a public bound on their norm: longer rows are shortened.
+    """Numbers under a public bound on their norm, to which longer rows are shortened.
 
     >>> Vector(names=("e0", "e1"), norm=3.0).dim
     2

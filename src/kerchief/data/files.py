@@ -1,4 +1,4 @@
-"""Files of data: CSV and Parquet, read by Polars; all are read and written whole or not at all."""
+"""CSV and Parquet files, read and written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
-    """The columns of a CSV, TSV or Parquet file, as its name tells, and its SHA-256 digest.
+    """Read the columns of a CSV, TSV or Parquet file, and its SHA-256 digest.
 
     Columns of texts stay texts: which of them are numbers is declared.
     """
@@ -53,7 +53,7 @@ def columns_of(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
 
 
 def write_file(path: Path | str, content: bytes) -> None:
-    """Write a file beside its place, then move it there: what was there stays until it is whole.
+    """Write a draft of a file, then move it to its path in one step.
 
     A file that is replaced keeps its rights, and the draft is never open to more people than it.
 

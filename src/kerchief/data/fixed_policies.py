@@ -1,4 +1,4 @@
-"""Policies that stay as they are, whose value is asked for: one arm, any arm, a linear model."""
+"""Fixed policies to evaluate: a single arm, uniform play or a linear model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of a bandit or an experiment: who came, what was done, how likely it was, what it gave."""
+"""Logged decisions: contexts, actions, propensities and rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of arms, which share one model: from a table of arms, or as each user meets them."""
+"""Features of arms for a shared model, from a table of arms or per user and arm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs as a world: a bandit meets logged users, and gets what was logged where it agrees."""
+"""Environment that replays logs: a bandit meets logged users and logged rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of rewards for doubly robust values, from a noisy sum: section 4 of `off_policy.md`."""
+"""Model of rewards for doubly robust values: section 4 of `off_policy.md`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerchief.data.logs import MOST_CELLS, Floats, Logs
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardFit:
-    """Second moments and weighted rewards of every arm, and the ridge regression that follows.
+    """Second moments and weighted rewards of every arm, for a ridge regression.
 
     Features are a user's, shortened to the declared norm and divided by it, and a constant: u, of
     norm 1 at most. A row counts for the arm that was played and for no other.

@@ -1,4 +1,4 @@
-"""Logs from whatever holds some: a table with named columns, DSJSON, bandit feedback."""
+"""Logs from tables with named columns, DSJSON or bandit feedback."""
 
 from __future__ import annotations
 

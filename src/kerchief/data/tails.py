@@ -1,4 +1,4 @@
-"""How far a mean with noise on it can be off: normal errors plus Gaussian or Laplace noise."""
+"""Errors of noisy means: normal errors plus Gaussian or Laplace noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEPS = 45
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Independent noise on means over so many units: its deviation, and whether it is Laplace's.
+    """Independent Gaussian or Laplace noise on means over units.
 
     >>> noise = Noise(std=0.1, pure=False, units=100)
     >>> round(noise.error(0.025, variance=1.0), 3)
@@ -53,7 +53,7 @@ class Noise:
 
 
 def _mix_scales(deviations: Sequence[float]) -> Mapping[float, float]:
-    """The law of a sum of Laplace numbers as a signed mixture: each scale with its share.
+    """Write the law of a sum of Laplace numbers as a signed mixture of scales.
 
     By partial fractions of 1/(1 + b² t²), for different scales: each is a little above the one
     before, since larger ones only spread more.
@@ -70,14 +70,14 @@ def _mix_scales(deviations: Sequence[float]) -> Mapping[float, float]:
 
 
 def _compute_tail(at: float, std: float, scales: Mapping[float, float]) -> float:
-    """The chance that a normal number plus Laplace ones, all centred, is above `at`."""
+    """Compute the chance that a normal plus centred Laplace numbers is above `at`."""
     if not scales:
         return ndtr(-at / std) if std else 0.0
     return sum(share * _compute_single_tail(at, std, scale) for scale, share in scales.items())
 
 
 def _compute_single_tail(at: float, std: float, scale: float) -> float:
-    """The chance that a normal number plus one Laplace number is above `at`."""
+    """Compute the chance that a normal plus one Laplace number is above `at`."""
     if std < 1e-6 * scale:
         return 0.5 * math.exp(-at / scale)
     z, ratio = at / std, std / scale

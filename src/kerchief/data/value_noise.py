@@ -1,4 +1,4 @@
-"""The noise of a value from logs, of one kind for all its sums, and the one event that pays."""
+"""Noise for the sums of a value from logs, and the one event that is charged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_STEPS = 2**52
 def noises_for(
     guarantee: Guarantee, mechanism: str, sums: Sequence[RewardFit | ValueSum]
 ) -> Sequence[ExactNoise]:
-    """The exact noise that keeps a promise, of one kind for all sums, by public facts alone.
+    """Build exact noise of one kind for all sums, from public facts alone.
 
     The best kind is the one that has less in the value, which is the last sum.
     """
@@ -59,7 +59,7 @@ def _build_gaussian(
 
 
 def worst_of(noises: Sequence[ExactNoise]) -> Event:
-    """One event that is no cheaper than the noise in any of these sums: each unit is in one."""
+    """Return one event that costs at least as much as the noise of any sum."""
     events = [noise.event() for noise in noises]
     if len(events) == 1:
         return events[0]

@@ -1,4 +1,4 @@
-"""What is summed over logs to value a policy, and what a noisy sum says: note `off_policy.md`.
+"""Sums that value a policy, and readings of noisy sums: note `off_policy.md`.
 
 Rewards are centred and halved: r stands for (reward − middle) / half, within [-1, 1]. A unit, which
 is a row or a user, gives the mean of its rows' numbers, which are then encoded.
@@ -65,7 +65,7 @@ class ValueSum(Protocol):
         """The statistic of every unit, from the means of its rows' numbers."""
 
     def read(self, means: Floats, noise: Noise, *, miss: float) -> Reading:
-        """What noisy means of the statistic say; each end of the interval may miss so often."""
+        """Read value and interval from noisy means; each end may miss with chance `miss`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class MeanSum:
         return _build_reading(value, low, high, weight, self.radius * noise.std / math.sqrt(count))
 
     def _error(self, first: float, second: float, noise: Noise, miss: float) -> float:
-        """How far a mean may be off: a tenth of the chance is for either moment's own noise."""
+        """Bound the error of a mean: a tenth of the chance is for either moment's own noise."""
         upper = second + noise.error(miss / 10) / _weigh_square(noise.pure)
         lower = max(abs(first) - noise.error(miss / 10), 0.0)
         variance = min(max(upper - lower**2, 0.0), 1.0) * noise.units / (noise.units - 1)

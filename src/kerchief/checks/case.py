@@ -87,16 +87,16 @@ class Case:
     device: type[Device] = Device
 
     @classmethod
-    def of(cls, name: str, entry: PolicyEntry, trust: str, **rooms: Any) -> Case:
+    def of(cls, name: str, entry: PolicyEntry, trust: str, **options: Any) -> Case:
         """A case in a small copy of the bandit's home, with the bandit's own noise.
 
         Laws cut cohorts anew and silence noise, which bits do not allow: coins stand for them, and
         the laws about words hold every word to what it says.
         """
         own = own_word(entry, trust)
-        rooms.setdefault("mechanism", BEST if own == "bit" else own)
-        rooms["environment"] = rooms.get("environment") or small_home(entry.home or "linear")
-        return cls(name=name, entry=entry, trust=trust, **rooms)
+        options.setdefault("mechanism", BEST if own == "bit" else own)
+        options["environment"] = options.get("environment") or small_home(entry.home or "linear")
+        return cls(name=name, entry=entry, trust=trust, **options)
 
     def __str__(self) -> str:
         """The name, the trust and the word of the noise where it is not the best."""
@@ -112,12 +112,12 @@ class Case:
         return isinstance(other, Case) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """Of the same."""
+        """Hash of the fields that equality compares."""
         return hash(self._key())
 
     @property
     def size(self) -> Size:
-        """How long and how often it is played."""
+        """Size of a run of this kind of bandit: rounds, replicates and epsilon."""
         return SIZES[self.feedback]
 
     @property
@@ -140,21 +140,21 @@ class Case:
         if self.trust == Trust.NONE:
             return Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
         pure = self.feedback == "reports" and self.mechanism != "gaussian"
-        chosen = self.size.epsilon if epsilon is None else epsilon
-        return Guarantee(epsilon=chosen, delta=0.0 if pure else DELTA, trust=Trust(self.trust))
+        target = self.size.epsilon if epsilon is None else epsilon
+        return Guarantee(epsilon=target, delta=0.0 if pure else DELTA, trust=Trust(self.trust))
 
     def arranged(
         self, epsilon: float | None = None, *, mode: Mode = "tuned", horizon: int | None = None
     ) -> Arranged:
-        """A fresh copy, built from public facts alone, and its protection."""
+        """Build the bandit and its protection from public facts alone."""
         problem = self.environment.problem(horizon or self.size.horizon)
         protection = Protection(guarantee=self.promise(epsilon), mechanism=self.mechanism)
         return self.arrange(self.entry, problem, protection, mode=mode)
 
     def scene(self, made: Arranged) -> loop.Scene:
-        """What plays round by round."""
-        rooms: Any = {"policy": made.policy, "environment": self.environment}
-        return loop.Scene(**rooms, privatizers=dict(made.privatizers), seed=jnp.uint32(SEED))
+        """Build what the engine plays round by round."""
+        parts: Any = {"policy": made.policy, "environment": self.environment}
+        return loop.Scene(**parts, privatizers=dict(made.privatizers), seed=jnp.uint32(SEED))
 
     def policy(self, mode: Mode = "tuned") -> Any:
         """The bandit alone."""
@@ -191,11 +191,11 @@ def cases(registry: Registry[PolicyEntry] = POLICIES, *, words: bool = False) ->
 
 
 def other_words(case: Case) -> Iterator[Case]:
-    """The same bandit with every other noise that it accepts."""
-    for word in MECHANISMS_OF[Trust(case.trust)]:
-        other = dataclasses.replace(case, mechanism=word)
-        if word not in (BEST, case.mechanism) and accepts(other):
-            yield other
+    """Yield the case with each other mechanism that its bandit accepts."""
+    for mechanism in MECHANISMS_OF[Trust(case.trust)]:
+        variant = dataclasses.replace(case, mechanism=mechanism)
+        if mechanism not in (BEST, case.mechanism) and accepts(variant):
+            yield variant
 
 
 def accepts(case: Case) -> bool:
@@ -204,12 +204,12 @@ def accepts(case: Case) -> bool:
 
 
 def asks(case: Case) -> bool:
-    """Whether the bandit asks for anything."""
+    """Whether the bandit asks any query."""
     return bool(policy_of(case).queries)
 
 
 def private(case: Case) -> bool:
-    """Whether it asks, and something is promised."""
+    """Whether the bandit asks queries under a privacy guarantee."""
     return case.trust != Trust.NONE and asks(case)
 
 
@@ -230,7 +230,7 @@ def by_rounds(case: Case) -> bool:
 
 @lru_cache(maxsize=64)
 def policy_of(case: Case) -> AnyPolicy:
-    """One copy, for looking at."""
+    """Build the policy of a case, once per case."""
     return case.arranged().policy
 
 
@@ -248,28 +248,28 @@ def play(
     *,
     epsilon: float | None = None,
     ledger: Ledger | None = None,
-    **named: Any,
+    **options: Any,
 ) -> Played:
     """Simulate the case, or another arrangement of it, with a fresh ledger unless one is given.
 
-    `named` are further arguments of `simulate`.
+    `options` are further arguments of `simulate`.
     """
-    made, size = arranged or case.arranged(epsilon), case.size
-    paid = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger
+    bandit, size = arranged or case.arranged(epsilon), case.size
+    payer = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger
     run = case.simulate(
         **{
-            "policy": made.policy,
-            "privatizers": made.privatizers,
+            "policy": bandit.policy,
+            "privatizers": bandit.privatizers,
             "environment": case.environment,
-            "ledger": paid,
+            "ledger": payer,
             "horizon": size.horizon,
             "replicates": size.width,
             "seed": SEED,
             "ticks": size.horizon // size.segment,
-            **named,
+            **options,
         }
     )
-    return Played(run=run, ledger=paid)
+    return Played(run=run, ledger=payer)
 
 
 played = lru_cache(maxsize=64)(play)

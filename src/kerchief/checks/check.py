@@ -30,14 +30,18 @@ from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.simulation.run import AnyEnvironment
 
 _NONE: Mapping[str, str] = {}
-_HOMES: Mapping[Feedback, str] = {"totals": "linear", "reports": "chance", "phases": "population"}
+_HOME_NAMES: Mapping[Feedback, str] = {
+    "totals": "linear",
+    "reports": "chance",
+    "phases": "population",
+}
 
 # What noises are built from: the epsilon and delta that they keep, and facts of a statistic.
-_PROMISED = 1.0, 1e-5
+_EPSILON_DELTA = 1.0, 1e-5
 _FACTS: Mapping[str, float] = {
-    "epsilon": _PROMISED[0],
-    "delta": _PROMISED[1],
-    "noise_multiplier": gaussian_noise_multiplier(*_PROMISED),
+    "epsilon": _EPSILON_DELTA[0],
+    "delta": _EPSILON_DELTA[1],
+    "noise_multiplier": gaussian_noise_multiplier(*_EPSILON_DELTA),
     "sensitivity": 2.0,
     "taxicab": 2.0,
     "center": 0.0,
@@ -84,51 +88,53 @@ def check(
     report = Report(outcomes=())
     for trust in trusts or ():
         one_of("trust", trust, tuple(TRUSTS))
-    for case, laws in _subjects(subject, trusts, environment, thorough):
+    for case, laws in _find_cases(subject, trusts, environment, thorough):
         if trusts and laws in (ENVIRONMENT_LAWS, MECHANISM_LAWS, LEDGER_LAWS):
             raise InvalidValue(f"trust is {trusts[0]!r}, and only bandits have one; leave it out")
-        chosen = [law for law in laws if thorough or law.cheap]
-        report += examine(case, chosen, expected_failures=expected_failures)
+        selected = [law for law in laws if thorough or law.cheap]
+        report += examine(case, selected, expected_failures=expected_failures)
     return report.require() if raises else report
 
 
-def _subjects(
+def _find_cases(
     subject: Any, trusts: Sequence[str] | None, world: AnyEnvironment | None, thorough: bool
 ) -> Iterator[Subject]:
-    """Whatever is given, as cases with the laws of their kind."""
+    """Turn a subject into cases with the laws of their kind."""
     match subject:
         case str():
-            yield from _subjects(_named(subject), trusts, world, thorough)
+            yield from _find_cases(_resolve_name(subject), trusts, world, thorough)
         case PolicyEntry():
-            known = [name for name, entry in POLICIES.items() if entry is subject]
-            name = (known or [subject.kinds[0].__name__])[0]
-            yield from _bandits(name, subject, trusts, world, thorough, registered=bool(known))
+            names = [name for name, entry in POLICIES.items() if entry is subject]
+            name = (names or [subject.kinds[0].__name__])[0]
+            yield from _find_bandit_cases(
+                name, subject, trusts, world, thorough, registered=bool(names)
+            )
         case PrivatizerEntry():
-            known = [name for name, entry in TRUSTS.items() if entry is subject]
-            for trust in trusts or known:
-                one_of("trust", trust, tuple(known or TRUSTS))
-                yield from ((one, PRIVATIZER_LAWS) for one in privatizer_cases(trust, subject))
-        case type() if _plays(subject):
-            entry = _entry(subject, _maker(subject), world)
-            yield from _bandits(subject.__name__, entry, trusts, world, thorough)
+            names = [name for name, entry in TRUSTS.items() if entry is subject]
+            for trust in trusts or names:
+                one_of("trust", trust, tuple(names or TRUSTS))
+                yield from ((case, PRIVATIZER_LAWS) for case in privatizer_cases(trust, subject))
+        case type() if _is_policy(subject):
+            entry = _build_entry(subject, _wrap_factory(subject), world)
+            yield from _find_bandit_cases(subject.__name__, entry, trusts, world, thorough)
         case type() if hasattr(subject, "add") and hasattr(subject, "event"):
-            yield MechanismCase(noise=_noise(subject)), MECHANISM_LAWS
+            yield MechanismCase(noise=_build_noise(subject)), MECHANISM_LAWS
         case Specimen():
-            yield MechanismCase(noise=subject.make(*_PROMISED)), MECHANISM_LAWS
-        case _ if _unbuilt(subject):
+            yield MechanismCase(noise=subject.make(*_EPSILON_DELTA)), MECHANISM_LAWS
+        case _ if _is_unusable_class(subject):
             raise InvalidValue(
                 f"{subject.__name__} is a class of neither bandits, noises nor ledgers; give a "
                 "world that is built"
             )
-        case _ if _plays(subject):
+        case _ if _is_policy(subject):
             if world is None:
                 raise InvalidValue("environment is None; give the one the policy was built for")
-            entry = _entry(type(subject), lambda problem, mode, terms=None: subject, world)
+            entry = _build_entry(type(subject), lambda problem, mode, terms=None: subject, world)
             name = type(subject).__name__
-            yield from _bandits(name, entry, trusts, world, thorough, resizable=False)
+            yield from _find_bandit_cases(name, entry, trusts, world, thorough, resizable=False)
         case _ if hasattr(subject, "problem") and hasattr(subject, "init"):
             yield WorldCase(name=type(subject).__name__, environment=subject), ENVIRONMENT_LAWS
-        case _ if all(hasattr(subject, word) for word in ("add", "std", "event")):
+        case _ if all(hasattr(subject, attribute) for attribute in ("add", "std", "event")):
             yield MechanismCase(noise=subject), MECHANISM_LAWS
         case _ if callable(subject):
             yield Ledgers(open=subject), LEDGER_LAWS
@@ -138,33 +144,33 @@ def _subjects(
             )
 
 
-def _named(name: str) -> Any:
-    """What is registered under a name: a bandit, a world, a noise, or a trust's privatizers."""
+def _resolve_name(name: str) -> Any:
+    """Look up a bandit, world, noise or trust by its registered name."""
     if name in MECHANISMS and name not in SPECIMENS:
         raise InvalidValue(
             f"{name!r} is a noise without a specimen, which laws and audits look at; enter "
             "one with kerchief.audits.specimens.SPECIMENS.add"
         )
-    known: Registry[Callable[[], Any]] = Registry(
+    subjects: Registry[Callable[[], Any]] = Registry(
         "bandit, world, noise or trust",
         listed=("policies", "environments", "mechanisms", "trusts"),
     )
     for registry in (POLICIES, SPECIMENS, TRUSTS):
-        for word in registry:
-            known.add(word, partial(registry.__getitem__, word))
-    for word, world in ENVIRONMENTS.items():
-        known.add(word, world.make)
-    return known[POLICIES.own_name(name)]()
+        for key in registry:
+            subjects.add(key, partial(registry.__getitem__, key))
+    for key, world in ENVIRONMENTS.items():
+        subjects.add(key, world.make)
+    return subjects[POLICIES.own_name(name)]()
 
 
-def _noise(kind: Any) -> Any:
-    """One noise of a class: as audits build it, or by the facts that its `of` asks for."""
+def _build_noise(kind: Any) -> Any:
+    """Build a noise of a class, as audits do or from what its `of` asks for."""
     for name, entry in MECHANISMS.items():
         if entry.kind is kind:
-            return SPECIMENS[name].make(*_PROMISED)
+            return SPECIMENS[name].make(*_EPSILON_DELTA)
     make = getattr(kind, "of", kind)
-    asked = inspect.signature(make).parameters.values()
-    needs = [one.name for one in asked if one.default is one.empty]
+    parameters = inspect.signature(make).parameters.values()
+    needs = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     for name in needs:
         if name not in _FACTS:
             raise InvalidValue(
@@ -174,16 +180,16 @@ def _noise(kind: Any) -> Any:
     return make(**{name: _FACTS[name] for name in needs})
 
 
-def _plays(subject: Any) -> bool:
+def _is_policy(subject: Any) -> bool:
     return hasattr(subject, "feedback") and hasattr(subject, "update")
 
 
-def _unbuilt(subject: Any) -> bool:
-    """Whether it is a class whose objects cannot be made here: no bandit's and no ledger's."""
+def _is_unusable_class(subject: Any) -> bool:
+    """Whether a subject is a class of neither bandits nor ledgers."""
     return isinstance(subject, type) and not hasattr(subject, "charge")
 
 
-def _bandits(
+def _find_bandit_cases(
     name: str,
     entry: PolicyEntry,
     trusts: Sequence[str] | None,
@@ -193,32 +199,32 @@ def _bandits(
     registered: bool = False,
     resizable: bool = True,
 ) -> Iterator[Subject]:
-    rooms: Any = {"environment": world, "resizable": resizable}
+    options: Any = {"environment": world, "resizable": resizable}
     for trust in trusts or entry.trusts:
         one_of("trust", trust, entry.trusts)
-        case = Case.of(name, entry, trust, **rooms)
+        case = Case.of(name, entry, trust, **options)
         if trusts or registered or accepts(case):
             yield case, BANDIT_LAWS
-            for other in other_words(case) if thorough else ():
-                yield other, (noise_drawn_is_the_word_printed,)
+            for variant in other_words(case) if thorough else ():
+                yield variant, (noise_drawn_is_the_word_printed,)
 
 
-def _maker(kind: Any) -> Callable[..., AnyPolicy]:
-    """Build from public facts; a class that asks for the channel is told it."""
-    hears = "channel" in inspect.signature(kind.of).parameters
+def _wrap_factory(kind: Any) -> Callable[..., AnyPolicy]:
+    """Wrap a factory so that it gets the report distribution if it takes one."""
+    needs_channel = "channel" in inspect.signature(kind.of).parameters
 
     def make(problem: Any, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
         channel = None if terms is None else terms.channel
-        told = {"channel": channel} if hears and channel is not None else {}
-        made: AnyPolicy = kind.of(problem, mode=mode, **told)
-        return made
+        options = {"channel": channel} if needs_channel and channel is not None else {}
+        policy: AnyPolicy = kind.of(problem, mode=mode, **options)
+        return policy
 
     return make
 
 
-def _entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEntry:
-    """The entry of a bandit that is not registered."""
-    problem = (world or small_home(_HOMES[kind.feedback])).problem(400)
+def _build_entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEntry:
+    """Build the entry of a bandit that is not registered."""
+    problem = (world or small_home(_HOME_NAMES[kind.feedback])).problem(400)
     return PolicyEntry(
         make=make,
         kinds=(kind,),
@@ -229,7 +235,7 @@ def _entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEntry:
         aim="regret",
         trusts=tuple(TRUSTS),
         parent=kind.__name__,
-        home=_HOMES[kind.feedback],
+        home=_HOME_NAMES[kind.feedback],
         promised=make,
         noises={},
         deployable=False,

@@ -78,7 +78,7 @@ class Law(Generic[S]):
 
     @property
     def words(self) -> str:
-        """What it says, in one line."""
+        """First line of the law's docstring."""
         return (self.body.__doc__ or self.name).splitlines()[0]
 
     @double_precision
@@ -89,10 +89,10 @@ class Law(Generic[S]):
                 self.body(subject)
         # The subject is foreign code: whatever it raises breaks the law that it was held to.
         except Exception as error:
-            seen, expected = f"{type(error).__name__}: {error}", "no error"
+            observed, expected = f"{type(error).__name__}: {error}", "no error"
             if isinstance(error, Broken):
-                seen, expected = error.seen, error.expected
-            fault = Failure(law=self.name, seen=seen, expected=expected)
+                observed, expected = error.seen, error.expected
+            fault = Failure(law=self.name, seen=observed, expected=expected)
             raise CheckFailed(str(subject), [fault]) from error
 
 
@@ -124,7 +124,7 @@ def refused(kind: type[KerchiefError], act: Callable[[], object]) -> bool:
 
 
 def expect_frozen(kind: Any) -> None:
-    """A class is a frozen dataclass."""
+    """Expect a class to be a frozen dataclass."""
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
     expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
 
@@ -136,11 +136,11 @@ def same(first: Any, second: Any) -> bool:
     False
     """
     forms: list[Any] = [jax.tree.structure(tree) for tree in (first, second)]
-    bits = [[*map(_bits, jax.tree.leaves(tree))] for tree in (first, second)]
+    bits = [[*map(_read_bits, jax.tree.leaves(tree))] for tree in (first, second)]
     return bool(forms[0] == forms[1]) and bits[0] == bits[1]
 
 
-def _bits(leaf: Any) -> tuple[Any, ...]:
+def _read_bits(leaf: Any) -> tuple[Any, ...]:
     array = np.asarray(leaf)
     return array.dtype, array.shape, array.tobytes()
 
@@ -169,7 +169,7 @@ class Report:
     @property
     def failures(self) -> tuple[Outcome, ...]:
         """What is broken."""
-        return tuple(one for one in self.outcomes if one.result == "broken")
+        return tuple(outcome for outcome in self.outcomes if outcome.result == "broken")
 
     @property
     def kept(self) -> bool:
@@ -177,28 +177,34 @@ class Report:
         return not self.failures
 
     def __add__(self, other: Report) -> Report:
-        """Both, one after the other."""
+        """Join the outcomes of two reports."""
         return Report(outcomes=(*self.outcomes, *other.outcomes))
 
     def __str__(self) -> str:
-        """One line per law, below whom it was held to."""
+        """Format one line per law, grouped by subject."""
         lines: list[str] = []
-        for subject in dict.fromkeys(one.subject for one in self.outcomes):
+        for subject in dict.fromkeys(outcome.subject for outcome in self.outcomes):
             lines.append(subject)
-            lines += [_line(one) for one in self.outcomes if one.subject == subject]
+            lines += [
+                _format_outcome(outcome) for outcome in self.outcomes if outcome.subject == subject
+            ]
         return "\n".join(lines)
 
     def require(self) -> Report:
         """The report itself, if nothing is broken; else CheckFailed with every failure."""
         if self.kept:
             return self
-        names = dict.fromkeys(one.subject for one in self.failures)
+        names = dict.fromkeys(outcome.subject for outcome in self.failures)
         raise CheckFailed(", ".join(names), self.failures)
 
 
-def _line(one: Outcome) -> str:
-    told = f"; seen: {one.seen}; expected: {one.expected}" if one.result == "broken" else ""
-    return f"  {one.result:<12}{one.seconds:>7.1f} s  {one.law}{told}"
+def _format_outcome(outcome: Outcome) -> str:
+    details = (
+        f"; seen: {outcome.seen}; expected: {outcome.expected}"
+        if outcome.result == "broken"
+        else ""
+    )
+    return f"  {outcome.result:<12}{outcome.seconds:>7.1f} s  {outcome.law}{details}"
 
 
 def examine(
@@ -206,24 +212,24 @@ def examine(
 ) -> Report:
     """Hold a subject to laws; an expected failure (law: reason) must fail, or is reported."""
     excused = expected_failures
-    return Report(outcomes=tuple(_outcome(subject, one, excused.get(one.name)) for one in laws))
+    return Report(outcomes=tuple(_examine_law(subject, law, excused.get(law.name)) for law in laws))
 
 
-def _outcome(subject: Any, law: Law[Any], excuse: str | None) -> Outcome:
-    begun = time.perf_counter()
-    result, seen, expected = _held(subject, law, excuse)
+def _examine_law(subject: Any, law: Law[Any], excuse: str | None) -> Outcome:
+    start = time.perf_counter()
+    result, observed, expected = _judge(subject, law, excuse)
     return Outcome(
         subject=str(subject),
         law=law.name,
         result=result,
-        seconds=time.perf_counter() - begun,
-        seen=seen,
+        seconds=time.perf_counter() - start,
+        seen=observed,
         expected=expected,
     )
 
 
-def _held(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, str]:
-    """The result, what was seen, and what was expected."""
+def _judge(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, str]:
+    """Return the result of a law, what was observed and what was expected."""
     try:
         law(subject)
     except CheckFailed as failed:

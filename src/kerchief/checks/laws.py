@@ -30,19 +30,19 @@ from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import PrivatizerCase
 
 
-def _laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
+def _collect_laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
     """Every law that these modules define, so that none is forgotten."""
     return tuple(
-        one
+        law
         for module in modules
-        for one in vars(module).values()
-        if isinstance(one, Law) and one.body.__module__ == module.__name__
+        for law in vars(module).values()
+        if isinstance(law, Law) and law.body.__module__ == module.__name__
     )
 
 
-BANDIT_LAWS: tuple[Law[Case], ...] = _laws(
+BANDIT_LAWS: tuple[Law[Case], ...] = _collect_laws(
     policy, privacy_laws, bills, worst, words, engines, deployed, learning
 )
-ENVIRONMENT_LAWS: tuple[Law[WorldCase], ...] = _laws(environment)
-MECHANISM_LAWS: tuple[Law[MechanismCase], ...] = _laws(mechanism)
-PRIVATIZER_LAWS: tuple[Law[PrivatizerCase], ...] = _laws(privatizer, twins)
+ENVIRONMENT_LAWS: tuple[Law[WorldCase], ...] = _collect_laws(environment)
+MECHANISM_LAWS: tuple[Law[MechanismCase], ...] = _collect_laws(mechanism)
+PRIVATIZER_LAWS: tuple[Law[PrivatizerCase], ...] = _collect_laws(privatizer, twins)

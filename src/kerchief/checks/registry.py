@@ -22,24 +22,24 @@ from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 _CONTRACTS = (("act", "record", "update"), ("ask", "answer", "update"))
 
 
-def _policy_modules() -> list[ModuleType]:
+def _load_policy_modules() -> list[ModuleType]:
     """The package of policies, and every module of it."""
-    found = pkgutil.walk_packages(policies.__path__, policies.__name__ + ".")
-    return [policies, *(importlib.import_module(one.name) for one in found)]
+    modules = pkgutil.walk_packages(policies.__path__, policies.__name__ + ".")
+    return [policies, *(importlib.import_module(module.name) for module in modules)]
 
 
-def _policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
+def _find_policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
     """Every class defined there that fulfils a contract; what bandits share is a base of others."""
-    found = [
+    kinds = [
         kind
         for module in modules
         for kind in vars(module).values()
         if inspect.isclass(kind) and kind.__module__ == module.__name__
-        if any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
+        if any(all(hasattr(kind, method) for method in contract) for contract in _CONTRACTS)
     ]
     # Whatever has no factory of its own is completed by another one.
-    bases = {base for kind in found for base in kind.__mro__[1:] if not hasattr(base, "of")}
-    return (kind for kind in found if kind not in bases)
+    bases = {base for kind in kinds for base in kind.__mro__[1:] if not hasattr(base, "of")}
+    return (kind for kind in kinds if kind not in bases)
 
 
 def check_registry(
@@ -52,12 +52,14 @@ def check_registry(
 
     >>> check_registry()
     """
-    known = {kind for _, entry in registry.items() for kind in entry.kinds}
-    missing = [k for k in _policy_classes(modules or _policy_modules()) if k not in known]
+    registered = {kind for _, entry in registry.items() for kind in entry.kinds}
+    missing = [
+        k for k in _find_policy_classes(modules or _load_policy_modules()) if k not in registered
+    ]
     law = "every policy is registered"
     failures = [Failure(law=law, seen=k.__qualname__, expected="its entry") for k in missing]
     for name, entry in registry.items():
-        failures += _untrue(name, entry, registry)
+        failures += _find_false_facts(name, entry, registry)
     summaries = Counter(entry.summary for _, entry in registry.items())
     failures += [
         Failure(law="entries are true", seen=f"{count} entries: {text}", expected="one of its own")
@@ -68,34 +70,39 @@ def check_registry(
         raise CheckFailed(f"the registry of {registry.kind}", failures)
 
 
-def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> list[Failure]:
-    """What an entry says that is not so."""
+def _find_false_facts(
+    name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]
+) -> list[Failure]:
+    """List the facts of an entry that do not hold."""
     homes = entry.home is None or entry.home in set(ENVIRONMENTS)
     trusts = bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS)
-    words = trusts and all(
-        trust in entry.trusts and word in MECHANISMS_OF[Trust(trust)]
-        for trust, word in entry.noises.items()
+    has_mechanisms = trusts and all(
+        trust in entry.trusts and mechanism in MECHANISMS_OF[Trust(trust)]
+        for trust, mechanism in entry.noises.items()
     )
-    built = {_built(name, entry, world) for world in _worlds(entry) if homes}
-    wanted = {kind.__qualname__ for kind in entry.kinds}
+    built_names = {_name_built_class(name, entry, world) for world in _list_worlds(entry) if homes}
+    expected_names = {kind.__qualname__ for kind in entry.kinds}
     own = not (entry.deployable and entry.noises)
     facts = {
-        f"builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
+        f"builds {sorted(expected_names)}": (
+            not homes or built_names == expected_names,
+            sorted(built_names),
+        ),
         "runs under known trusts": (trusts, entry.trusts),
-        "names noises of its trusts": (not trusts or words, dict(entry.noises)),
+        "names noises of its trusts": (not trusts or has_mechanisms, dict(entry.noises)),
         "has a parent": (entry.parent in set(registry), entry.parent),
         "has a home": (homes, entry.home),
         "is said to be deployable only if it is no paper's own": (own, dict(entry.noises)),
     }
     return [
-        Failure(law="entries are true", seen=f"{seen}", expected=f"{name} {fact}")
-        for fact, (holds, seen) in facts.items()
+        Failure(law="entries are true", seen=f"{value}", expected=f"{name} {fact}")
+        for fact, (holds, value) in facts.items()
         if not holds
     ]
 
 
-def _worlds(entry: PolicyEntry) -> tuple[str, ...]:
-    """Where all its classes are built: what plays everywhere, in a world of every kind."""
+def _list_worlds(entry: PolicyEntry) -> tuple[str, ...]:
+    """List the environments in which an entry builds all its classes."""
     if len(entry.problems) > 1:
         return "linear", "own", "population", "chance", "quadratic"
     home = entry.home or "linear"
@@ -103,10 +110,10 @@ def _worlds(entry: PolicyEntry) -> tuple[str, ...]:
     return (home,) if len(entry.kinds) == 1 else (home, "logistic")
 
 
-def _built(name: str, entry: PolicyEntry, world: str) -> str:
-    """The class that is built for a world."""
+def _name_built_class(name: str, entry: PolicyEntry, world: str) -> str:
+    """Return the class that an entry builds in a world, or the error."""
     try:
-        made = Case.of(name, entry, "none", environment=small_home(world)).arranged().policy
+        policy = Case.of(name, entry, "none", environment=small_home(world)).arranged().policy
     except KerchiefError as error:
         return f"{error}"
-    return type(made).__qualname__
+    return type(policy).__qualname__

@@ -53,80 +53,84 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         carry = _expect_by_hand(case, scene, hand, carry, round)
     if isinstance(hand.policy, Stops):
         last = case.size.horizon - 2
-        rest = _advanced(case, scene, carry, _ROUNDS, last - _ROUNDS)
+        rest = _advance(case, scene, carry, _ROUNDS, last - _ROUNDS)
         _expect_by_hand(case, scene, hand, rest, last)
 
 
 def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) -> Any:
-    after = _advanced(case, scene, carry, round, 1)
-    _stand(hand, carry)
+    after = _advance(case, scene, carry, round, 1)
+    _copy_replicate(hand, carry)
     turn = hand.turn(round)
     pairs = zip(jax.tree.leaves(hand.state), jax.tree.leaves(after.state), strict=True)
     close = all(np.allclose(a, np.asarray(b)[0], rtol=1e-4, atol=1e-4) for a, b in pairs)
     expect(close, seen=f"another state after round {round}", expected="that of its releases")
     gap = abs(float(after.regret[0] - carry.regret[0]) - turn.lost)
     expect(gap <= 1e-4, seen=f"regret {gap} beside what was played", expected="what was played")
-    used = {name: int(one[0]) for name, one in after.used.items()}
-    expect(used == hand.used, seen=f"{used} releases", expected=f"{hand.used} by hand")
+    counts = {name: int(count[0]) for name, count in after.used.items()}
+    expect(counts == hand.used, seen=f"{counts} releases", expected=f"{hand.used} by hand")
     return after
 
 
-def _advanced(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
+def _advance(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
     step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
     # The engine takes its input's memory over, so it is given a copy.
     after = step(scene, jax.tree.map(np.array, carry), jnp.int32(round))
     return jax.tree.map(np.array, after)
 
 
-def _stand(hand: Hand, carry: Any) -> None:
-    """Let the hand stand where the engine's only replicate does."""
-    own = jax.tree.map(lambda leaf: leaf[0], carry)
-    hand.state, hand.model, hand.world = own.state, own.model, own.world
-    hand.memory, hand.tally = dict(own.memory), dict(own.tally)
-    hand.last = {name: int(one) for name, one in own.last.items()}
-    hand.used = {name: int(one) for name, one in own.used.items()}
+def _copy_replicate(hand: Hand, carry: Any) -> None:
+    """Copy the state of the engine's only replicate into the hand."""
+    replicate = jax.tree.map(lambda leaf: leaf[0], carry)
+    hand.state, hand.model, hand.world = replicate.state, replicate.model, replicate.world
+    hand.memory, hand.tally = dict(replicate.memory), dict(replicate.tally)
+    hand.last = {name: int(round) for name, round in replicate.last.items()}
+    hand.used = {name: int(count) for name, count in replicate.used.items()}
 
 
 def phase_scene(case: Case, made: Arranged, world: Any = None) -> PhaseScene:
-    """What plays phase by phase."""
+    """Build what the engine plays phase by phase."""
     policy: Any = made.policy
     population: Any = world or case.environment
     return PhaseScene.of(policy, made.privatizers, population, SEED)
 
 
 def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
-    """All replicates after one more phase."""
+    """Play one more phase of all replicates."""
     return case.play_phase(scene, carry, jax.tree.map(jnp.int32, phase))
 
 
 def begun(scene: PhaseScene, copies: int) -> Any:
-    """So many replicates before the first phase."""
+    """Begin replicates before the first phase."""
     return phases.begin(scene, jnp.arange(copies, dtype=jnp.uint32))
 
 
 def _expect_states_of_phases(case: Case) -> None:
-    made: Any = case.arranged()
-    scene = phase_scene(case, made)
+    bandit: Any = case.arranged()
+    scene = phase_scene(case, bandit)
     carry = begun(scene, case.size.width)
-    for phase in phases_of(made.policy, made.privatizers)[:2]:
+    for phase in phases_of(bandit.policy, bandit.privatizers)[:2]:
         after = phase_after(case, scene, carry, phase)
-        alone = _learned(made.policy, carry, after, phase, scene.protection.outlook.noisy)
-        played = np.asarray(after.releases > carry.releases)
-        pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(after.state), strict=True)
-        differ = any((np.asarray(a)[played] != np.asarray(b)[played]).any() for a, b in pairs)
+        learned = _learn_from_release(
+            bandit.policy, carry, after, phase, scene.protection.outlook.noisy
+        )
+        is_played = np.asarray(after.releases > carry.releases)
+        pairs = zip(jax.tree.leaves(learned), jax.tree.leaves(after.state), strict=True)
+        differ = any((np.asarray(a)[is_played] != np.asarray(b)[is_played]).any() for a, b in pairs)
         where = f"phase {int(phase.number)}"
         expect(not differ, seen=f"another state after {where}", expected="that of its release")
         carry = after
 
 
 @partial(jax.jit, static_argnames="noisy")
-def _learned(policy: PhasePolicy, carry: Any, after: Any, phase: Phase, noisy: bool) -> Any:
-    def one(carry: PhaseReplicate, after: PhaseReplicate) -> Any:
+def _learn_from_release(
+    policy: PhasePolicy, carry: Any, after: Any, phase: Phase, noisy: bool
+) -> Any:
+    def learn_one(carry: PhaseReplicate, after: PhaseReplicate) -> Any:
         features = carry.world.features
-        asked = policy.ask(features, carry.state, phase, noisy=noisy)
-        return learn(policy, features, carry.state, asked, phase, after.last)
+        design = policy.ask(features, carry.state, phase, noisy=noisy)
+        return learn(policy, features, carry.state, design, phase, after.last)
 
-    return jax.lax.map(lambda pair: one(*pair), (carry, after))
+    return jax.lax.map(lambda pair: learn_one(*pair), (carry, after))
 
 
 @law(when=lambda case: case.feedback == "phases" and asks(case))
@@ -138,44 +142,49 @@ def one_client_moves_one_release(case: Case) -> None:
     noise that replaces an answer, which is off. The phases before are the same; so are those after,
     once the learner is given the same release.
     """
-    made: Any = case.arranged()
-    first, second, third = phases_of(made.policy, made.privatizers)[:3]
-    added = {name: summed(privatizer) for name, privatizer in made.privatizers.items()}
-    made = Arranged(policy=made.policy, privatizers=added)
-    usual = phase_scene(case, made)
+    bandit: Any = case.arranged()
+    first, second, third = phases_of(bandit.policy, bandit.privatizers)[:3]
+    privatizers = {name: summed(privatizer) for name, privatizer in bandit.privatizers.items()}
+    bandit = Arranged(policy=bandit.policy, privatizers=privatizers)
+    usual = phase_scene(case, bandit)
     start = begun(usual, case.size.width)
-    played = phase_after(case, usual, start, first)
+    after_first = phase_after(case, usual, start, first)
     # A bandit that settles after one phase asks in that one alone.
-    once = bool(played.done.all())
-    now, later = (first, second) if once else (second, third)
-    saw = _farthest_clients(usual, start if once else played, now)
-    who: Any = {**vars(case.environment), "client": jnp.uint32(now.first + 1)}
-    scenes = [phase_scene(case, made, _OneOther(**who, saw=jnp.asarray(one))) for one in saw]
-    early = [begun(one, case.size.width) for one in scenes]
-    if not once:
+    is_settled = bool(after_first.done.all())
+    now, later = (first, second) if is_settled else (second, third)
+    observations = _farthest_clients(usual, start if is_settled else after_first, now)
+    fields: Any = {**vars(case.environment), "client": jnp.uint32(now.first + 1)}
+    scenes = [
+        phase_scene(case, bandit, _OneOther(**fields, saw=jnp.asarray(observation)))
+        for observation in observations
+    ]
+    early = [begun(scene, case.size.width) for scene in scenes]
+    if not is_settled:
         pairs = zip(scenes, early, strict=True)
-        early = [phase_after(case, one, carry, first) for one, carry in pairs]
+        early = [phase_after(case, scene, carry, first) for scene, carry in pairs]
     _expect_same(early, "the phase before a client is asked")
-    both = [phase_after(case, one, early[0], now) for one in scenes]
-    moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
-    most = most_moved(usual.protection, rounding=1e-6)
-    seen = f"a release that moves by {float(moved.max()):.4g}"
-    expect(moved.max() <= most, seen=seen, expected=f"{most:.4g} at most")
-    expect(moved.max() > 0, seen=seen, expected="more than nothing, as the client is asked")
-    _expect_same([phase_after(case, one, both[0], later) for one in scenes], "a later phase")
+    carries = [phase_after(case, scene, early[0], now) for scene in scenes]
+    distances = np.sqrt(((carries[0].last.total - carries[1].last.total) ** 2).sum((1, 2)))
+    bound = most_moved(usual.protection, rounding=1e-6)
+    observed = f"a release that moves by {float(distances.max()):.4g}"
+    expect(distances.max() <= bound, seen=observed, expected=f"{bound:.4g} at most")
+    expect(distances.max() > 0, seen=observed, expected="more than nothing, as the client is asked")
+    _expect_same([phase_after(case, scene, carries[0], later) for scene in scenes], "a later phase")
 
 
 def _farthest_clients(scene: PhaseScene, carry: Any, phase: Phase) -> Floats:
     """What two clients saw on each action whose answers, in the first replicate, differ most."""
     policy, query = scene.policy, scene.protection.query
-    one: PhaseReplicate = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
+    replicate: PhaseReplicate = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
     phase, noisy = jax.tree.map(jnp.int32, phase), scene.protection.outlook.noisy
-    asked = policy.ask(one.world.features, one.state, phase, noisy=noisy)
-    domain = Cube(size=asked.atoms.shape[1], low=-1.0, high=1.0)
-    drawn = domain.first(np.random.default_rng(0), _CLIENTS)
-    saw = np.concatenate([drawn, domain.wild()[:_CLIENTS]])
-    answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
-    return saw[farthest(np.asarray(answers))[1]]
+    design = policy.ask(replicate.world.features, replicate.state, phase, noisy=noisy)
+    domain = Cube(size=design.atoms.shape[1], low=-1.0, high=1.0)
+    rows = domain.first(np.random.default_rng(0), _CLIENTS)
+    observations = np.concatenate([rows, domain.wild()[:_CLIENTS]])
+    answers = jax.vmap(lambda row: query.encode(policy.answer(design, 0, row)))(
+        jnp.asarray(observations)
+    )
+    return observations[farthest(np.asarray(answers))[1]]
 
 
 @struct
@@ -190,8 +199,8 @@ class _OneOther(Population):
     ) -> Array:
         """What one client saw."""
         usual = Population.averages(self, world, features, pulls, stream)
-        other = jnp.where(pulls > 0, self.saw.astype(usual.dtype), 0)
-        return jnp.where(stream.round == self.client, other, usual)
+        replacement = jnp.where(pulls > 0, self.saw.astype(usual.dtype), 0)
+        return jnp.where(stream.round == self.client, replacement, usual)
 
 
 def _expect_same(carries: list[Any], where: str) -> None:

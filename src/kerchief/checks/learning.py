@@ -35,12 +35,12 @@ _COPIES, _STEP, _STEPS = 256, 25, 8
 _UNSUMMED = (PrivUnitG, Shortlist, Compass, OneBit)
 
 
-def _kept_in_its_world(case: Case) -> bool:
+def _has_exact_parent(case: Case) -> bool:
     """Not greedy play in a population: without a width, rounding breaks ties in another way."""
     return asks(case) and not (case.feedback == "phases" and case.name == "greedy")
 
 
-@law(when=_kept_in_its_world)
+@law(when=_has_exact_parent)
 def without_noise_it_is_its_parent(case: Case) -> None:
     """With noise of deviation zero it plays as its non-private parent on the same schedule does.
 
@@ -49,29 +49,33 @@ def without_noise_it_is_its_parent(case: Case) -> None:
     widths of the theory, by which no client's answer is clipped.
     """
     mode: Mode = "theory" if case.feedback == "phases" else "tuned"
-    made = case.arranged(mode=mode)
-    quiet = {name: silenced(p) for name, p in made.privatizers.items()}
-    plain = {name: bare(p) for name, p in made.privatizers.items()}
+    bandit = case.arranged(mode=mode)
+    quiet = {name: silenced(p) for name, p in bandit.privatizers.items()}
+    plain = {name: bare(p) for name, p in bandit.privatizers.items()}
     own = case.entry.parent == case.name or case.entry.parent not in set(POLICIES)
     parent = case.entry if own else POLICIES[case.entry.parent]
-    found = _regret(case, Arranged(policy=_built(case, case.entry, mode, quiet), privatizers=quiet))
-    wanted = _regret(case, Arranged(policy=_built(case, parent, mode, plain), privatizers=plain))
-    gap, room = float(np.abs(found - wanted).max()), max(1e-4, 1e-6 * case.size.horizon)
+    regret = _measure_regret(
+        case, Arranged(policy=_build_policy(case, case.entry, mode, quiet), privatizers=quiet)
+    )
+    parent_regret = _measure_regret(
+        case, Arranged(policy=_build_policy(case, parent, mode, plain), privatizers=plain)
+    )
+    gap, room = float(np.abs(regret - parent_regret).max()), max(1e-4, 1e-6 * case.size.horizon)
     expect(gap <= room, seen=f"regrets differ by up to {gap}", expected="those of the parent")
 
 
-def _built(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
-    """The bandit, with what it may know of silent noise."""
+def _build_policy(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
+    """Build the policy with the public facts of silent noise."""
     terms = terms_of(case.promise())
     for privatizer in privatizers.values() if case.feedback == "reports" else ():
         terms = dataclasses.replace(terms, channel=channel_of(privatizer))
-    given = case.trust != Trust.NONE or case.feedback == "reports"
-    return entry.build(case.problem, mode, terms if given else None)
+    has_terms = case.trust != Trust.NONE or case.feedback == "reports"
+    return entry.build(case.problem, mode, terms if has_terms else None)
 
 
-def _regret(case: Case, arranged: Arranged) -> Floats:
+def _measure_regret(case: Case, bandit: Arranged) -> Floats:
     free = dataclasses.replace(case, trust=str(Trust.NONE)).promise()
-    return play(case, arranged, ledger=MemoryLedger(free)).run.regret
+    return play(case, bandit, ledger=MemoryLedger(free)).run.regret
 
 
 @law(when=lambda case: case.entry.home is not None)
@@ -90,16 +94,18 @@ def beats_uniform_play(case: Case) -> None:
         _expect_names_the_best(run, case.problem.arms)
         return
     gain = played(yardstick).run.regret[-1] - run.regret[-1]
-    score, bound = _student(gain)
-    seen = f"a mean gain of {gain.mean():.4g}, t {score:.2f}"
-    expect(score > bound, seen=seen, expected=f"t above {bound:.2f}")
+    score, bound = _compute_t_score(gain)
+    observed = f"a mean gain of {gain.mean():.4g}, t {score:.2f}"
+    expect(score > bound, seen=observed, expected=f"t above {bound:.2f}")
 
 
 def _expect_names_the_best(run: Run, arms: int) -> None:
     assert run.right is not None
     right, count = int(run.right.sum()), len(run.right)
-    seen = f"the best of {arms} arms named in {right} of {count} runs"
-    expect(not at_most_as_often(right, count, 1 / arms), seen=seen, expected="more than a guess")
+    observed = f"the best of {arms} arms named in {right} of {count} runs"
+    expect(
+        not at_most_as_often(right, count, 1 / arms), seen=observed, expected="more than a guess"
+    )
 
 
 @law(when=private)
@@ -108,10 +114,10 @@ def more_privacy_does_not_help(case: Case) -> None:
 
     If the two are equal in law, it errs with probability 1e-6.
     """
-    dear, cheap = (played(case, epsilon=one).run.regret[-1] for one in (20.0, 0.5))
-    score, bound = _student(dear - cheap)
-    seen = f"regret {cheap.mean():.4g} at 0.5, {dear.mean():.4g} at 20, t {score:.2f}"
-    expect(score < bound, seen=seen, expected=f"t below {bound:.2f}")
+    dear, cheap = (played(case, epsilon=epsilon).run.regret[-1] for epsilon in (20.0, 0.5))
+    score, bound = _compute_t_score(dear - cheap)
+    observed = f"regret {cheap.mean():.4g} at 0.5, {dear.mean():.4g} at 20, t {score:.2f}"
+    expect(score < bound, seen=observed, expected=f"t below {bound:.2f}")
 
 
 @law(when=lambda case: by_totals(case) and hasattr(policy_of(case), "confidence"))
@@ -122,20 +128,20 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
     it errs with probability 1e-6. A policy whose sets are points, such as a greedy one, promises
     nothing.
     """
-    made: Any = case.arranged(4.0, mode="theory", horizon=_STEP * _STEPS)
+    bandit: Any = case.arranged(4.0, mode="theory", horizon=_STEP * _STEPS)
     late = case.trust in (Trust.CENTRAL, Trust.SHUFFLE)
-    outside = None if late else _ever_outside(case, made)
+    outside = None if late else _find_misses(case, bandit)
     if outside is None:
         return
-    failures, promised = int(outside.sum()), float(made.policy.confidence)
-    seen = f"the truth was outside in {failures} of {_COPIES} runs"
+    failures, promised = int(outside.sum()), float(bandit.policy.confidence)
+    observed = f"the truth was outside in {failures} of {_COPIES} runs"
     fair = at_most_as_often(failures, _COPIES, promised)
-    expect(fair, seen=seen, expected=f"a chance of {promised} (exact binomial, {ERROR})")
+    expect(fair, seen=observed, expected=f"a chance of {promised} (exact binomial, {ERROR})")
 
 
-def _ever_outside(case: Case, made: Any) -> NDArray[np.bool_] | None:
+def _find_misses(case: Case, bandit: Any) -> NDArray[np.bool_] | None:
     """Whether each run's posted set, read every few rounds, ever missed; None without sets."""
-    policy, scene = made.policy, case.scene(made)
+    policy, scene = bandit.policy, case.scene(bandit)
     first = policy.publish(policy.init({n: p.outlook for n, p in scene.privatizers.items()}))
     if not hasattr(first, "inverse") or not np.asarray(first.width).any():
         return None
@@ -151,18 +157,18 @@ def _ever_outside(case: Case, made: Any) -> NDArray[np.bool_] | None:
 
 
 def silenced(privatizer: Privatizer) -> Privatizer:
-    """The same protocol and the same code, with noise of deviation zero."""
+    """Copy a privatizer with noise of deviation zero and no other change."""
     return privatizer.with_noise(partial(dataclasses.replace, std=0.0))
 
 
 def summed(privatizer: Privatizer) -> Privatizer:
-    """The same protocol; noise that is not added to a statistic, but replaces it, is off."""
+    """Silence noise that replaces a statistic instead of being added to it."""
     unsummed = any(isinstance(noise, _UNSUMMED) for noise in privatizer.noises)
     return silenced(privatizer) if unsummed else privatizer
 
 
 def most_moved(privatizer: Privatizer, *, rounding: float) -> float:
-    """The sensitivity, with a step for each coordinate where statistics are rounded at random."""
+    """Compute the sensitivity, plus a step per coordinate that is rounded at random."""
     steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
     query: Any = privatizer.query
     width = query.dim if isinstance(query, BoundedLoss) else query.size
@@ -170,7 +176,10 @@ def most_moved(privatizer: Privatizer, *, rounding: float) -> float:
 
 
 def bare(privatizer: Privatizer) -> Privatizer:
-    """No protection, on the same schedule; without steps of its own a fit would be another one."""
+    """Strip the protection of a privatizer and keep its schedule.
+
+    A fit keeps its protocol, with silent noise: without its own steps it would be another fit.
+    """
     query, schedule = privatizer.query, privatizer.schedule
     if isinstance(query, BoundedLoss):
         return silenced(privatizer)
@@ -178,7 +187,7 @@ def bare(privatizer: Privatizer) -> Privatizer:
     return CohortSums(query=query, schedule=schedule, device=None, aggregator=None, running=running)
 
 
-def _student(gain: Floats) -> tuple[float, float]:
+def _compute_t_score(gain: Floats) -> tuple[float, float]:
     """Student's t of paired differences, zero where there are none, and how far it may stray."""
     deviation = float(gain.std(ddof=1))
     score = float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0

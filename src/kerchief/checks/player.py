@@ -32,7 +32,7 @@ _world = jax.jit(lambda environment, stream: environment.init(stream))
 _arms = jax.jit(lambda environment, world, clock, stream: environment.arms(world, clock, stream))
 _reward = jax.jit(lambda environment, *rest: environment.reward(*rest))
 _regret = jax.jit(lambda environment, *rest: environment.regret(*rest))
-_randomize = jax.jit(lambda privatizer, *given: privatizer.randomize(*given))
+_randomize = jax.jit(lambda privatizer, *arguments: privatizer.randomize(*arguments))
 _release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 
 
@@ -58,17 +58,17 @@ class Turn:
 
 def read_only(tree: Tree) -> Tree:
     """Copy every leaf into a NumPy array that cannot be written."""
-    return jax.tree.map(_locked, tree)
+    return jax.tree.map(_lock_array, tree)
 
 
-def _locked(leaf: Any) -> Any:
+def _lock_array(leaf: Any) -> Any:
     array = np.array(leaf)
     array.setflags(write=False)
     return array
 
 
 def unchanged(thing: Any, where: int | str) -> Any:
-    """Arms and a reward as the world drew them in a round, a query's release as it was made."""
+    """Return arms, a reward or a release as it is."""
     return thing
 
 
@@ -93,47 +93,47 @@ class Hand:
         self.stream = Stream.of(seed=self.seed, replicate=0)
         self.world = _world(self.environment, self.stream.at(WORLD))
         self.state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
-        self.model = self.policy.publish(self._given(self.state))
-        opened = {name: p.open() for name, p in self.privatizers.items()}
-        self.memory = {name: memory for name, (memory, _) in opened.items()}
-        self.tally = {name: tally for name, (_, tally) in opened.items()}
-        self.last = dict.fromkeys(opened, -1)
-        self.used = dict.fromkeys(opened, 0)
+        self.model = self.policy.publish(self._copy_input(self.state))
+        states = {name: p.open() for name, p in self.privatizers.items()}
+        self.memory = {name: memory for name, (memory, _) in states.items()}
+        self.tally = {name: tally for name, (_, tally) in states.items()}
+        self.last = dict.fromkeys(states, -1)
+        self.used = dict.fromkeys(states, 0)
 
     def turn(self, round: int, give: Callable[[Released, str], Released] = unchanged) -> Turn:
         """Play one round, as `roles.round` does; `give` may replace what the learner is given."""
         going = not self.stopped
-        arms, action, lost = self._device(self._clock(round), round)
-        wanted, requests, releases = {}, {}, {}
+        arms, action, regret = self._device(self._clock(round), round)
+        due_flags, requests, releases = {}, {}, {}
 
         def ask(name: str, due: bool) -> bool:
             """Take one release, if it is due and the schedule lets it through."""
-            wanted[name] = due
+            due_flags[name] = due
             if not due or not self._ready(name, round):
                 return False
-            requests[name] = self.policy.request(self._given(self.state), name)
-            made = self._released(name, requests[name], round)
+            requests[name] = self.policy.request(self._copy_input(self.state), name)
+            release = self._make_release(name, requests[name], round)
             if self.policy.feedback == "reports":
-                made = dataclasses.replace(made, action=action)
-            releases[name] = give(made, name)
-            self._take(name, releases[name], round)
+                release = dataclasses.replace(release, action=action)
+            releases[name] = give(release, name)
+            self._take_release(name, releases[name], round)
             return True
 
         for name in (name for name in self.privatizers if not self._on_demand(name)):
             ask(name, self._due(round)[name])
         refreshes = self._refreshes(round)
         if refreshes:
-            self._post()
+            self._post_model()
         wishes = self._due(round)
         for name in self.privatizers:
             if self._on_demand(name) and ask(name, wishes[name]):
-                self._post()
+                self._post_model()
         return Turn(
             allowed=arms.allowed,
             action=action,
-            lost=lost if going else 0.0,
+            lost=regret if going else 0.0,
             stopped=self.stopped,
-            wanted=wanted,
+            wanted=due_flags,
             refreshes=refreshes,
             requests=read_only(requests),
             releases=releases,
@@ -145,39 +145,45 @@ class Hand:
     def stopped(self) -> bool:
         """Whether nobody is asked any more."""
         policy = self.policy
-        return bool(policy.stopped(self._given(self.state))) if isinstance(policy, Stops) else False
+        return (
+            bool(policy.stopped(self._copy_input(self.state)))
+            if isinstance(policy, Stops)
+            else False
+        )
 
     def replay(self, round: int, turn: Turn) -> None:
         """Give the learner a turn's releases and nothing else: no user comes."""
         for demand in (False, True):
             for name in (name for name in turn.releases if self._on_demand(name) == demand):
-                self._take(name, turn.releases[name], round)
+                self._take_release(name, turn.releases[name], round)
                 if demand:
-                    self._post()
+                    self._post_model()
             if turn.refreshes and not demand:
-                self._post()
+                self._post_model()
 
-    def _take(self, name: str, release: Released, round: int) -> None:
-        """Learner: take in one release."""
-        self.state = self.policy.update(self._given(self.state), name, self._given(release))
+    def _take_release(self, name: str, release: Released, round: int) -> None:
+        """Update the learner with one release."""
+        self.state = self.policy.update(
+            self._copy_input(self.state), name, self._copy_input(release)
+        )
         self.last[name] = round
         self.used[name] += 1
 
-    def _post(self) -> None:
-        """Learner: post a model."""
-        self.model = self.policy.publish(self._given(self.state))
+    def _post_model(self) -> None:
+        """Publish a model, as the learner."""
+        self.model = self.policy.publish(self._copy_input(self.state))
 
     def _device(self, clock: Clock, round: int) -> tuple[Arms, Any, float]:
-        """What happens on the user's device, and how its reports are added up."""
+        """Play one visit on the user's device and collect its reports."""
         at = self.stream.at
-        model = self._given(self.model)
+        model = self._copy_input(self.model)
         arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
-        arms = self._given(self.show(arms, round))
+        arms = self._copy_input(self.show(arms, round))
         action: Any = self.policy.act(model, arms, clock, at(POLICY, round=round))
         # An arm's number, or what the learner proposes.
         action = read_only(np.int32(action) if self.policy.feedback == "totals" else action)
         facts = self.environment, self.world, arms, action, clock
-        reward = self._given(self.earn(_reward(*facts, at(REWARD, round=round)), round))
+        reward = self._copy_input(self.earn(_reward(*facts, at(REWARD, round=round)), round))
         records = self.policy.record(model, arms, jnp.asarray(action), reward)
         for name, p in self.privatizers.items():
             number = place(name, self.privatizers)
@@ -187,18 +193,22 @@ class Hand:
 
     def _refreshes(self, round: int) -> bool:
         """Whether a model is posted: what a batch brings always, else as the bandit says."""
-        kinds = {type(one.schedule) for one in self.privatizers.values()}
+        kinds = {type(privatizer.schedule) for privatizer in self.privatizers.values()}
         if Every in kinds and bool(self.policy.refreshes(self._clock(round))):
             return True
-        batched = (name for name, one in self.privatizers.items() if isinstance(one.schedule, At))
+        batched = (
+            name
+            for name, privatizer in self.privatizers.items()
+            if isinstance(privatizer.schedule, At)
+        )
         return any(self._ready(name, round) for name in batched)
 
     def _on_demand(self, name: str) -> bool:
         return isinstance(self.privatizers[name].schedule, OnDemand)
 
     def _due(self, round: int) -> Mapping[str, bool]:
-        due = self.policy.due(self._given(self.state), self._clock(round))
-        return {name: bool(wanted) for name, wanted in due.items()}
+        due = self.policy.due(self._copy_input(self.state), self._clock(round))
+        return {name: bool(is_due) for name, is_due in due.items()}
 
     def _ready(self, name: str, round: int) -> bool:
         """Whether the schedule lets a release through."""
@@ -207,8 +217,8 @@ class Hand:
             return bool(schedule.ready(self._clock(round)))
         return not isinstance(schedule, OnDemand) or bool(schedule.room(jnp.int32(self.used[name])))
 
-    def _released(self, name: str, request: Start | None, round: int) -> Released:
-        """Middle: make one release."""
+    def _make_release(self, name: str, request: Start | None, round: int) -> Released:
+        """Make one release, as the aggregator."""
         p, clock = self.privatizers[name], self._clock(round)
         at = self.stream.at(AGGREGATOR, round=round, query=place(name, self.privatizers))
         release, self.memory[name] = _release(
@@ -219,18 +229,18 @@ class Hand:
 
     def _clock(self, round: int) -> Clock:
         since = {name: jnp.int32(round - last) for name, last in self.last.items()}
-        clock: Clock = self._given(Clock(round=jnp.int32(round), since=since))
+        clock: Clock = self._copy_input(Clock(round=jnp.int32(round), since=since))
         return clock
 
-    def _given(self, tree: Tree) -> Tree:
-        """A read-only copy for the policy, remembered beside another."""
+    def _copy_input(self, tree: Tree) -> Tree:
+        """Copy a tree read-only for the policy, and remember both."""
         copy = read_only(tree)
         self.inputs.append((copy, read_only(tree)))
         return copy
 
 
-def _hastened(privatizer: Privatizer) -> Privatizer:
-    """The same protocol with batches short enough for a run by hand."""
+def _shorten_batches(privatizer: Privatizer) -> Privatizer:
+    """Shorten a privatizer's batches so that a run by hand has several."""
     if not isinstance(privatizer.schedule, At):
         return privatizer
     return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
@@ -242,13 +252,15 @@ def hand_of(
     seed: int,
     horizon: int | None = None,
     change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
-    **given: Any,
+    **options: Any,
 ) -> Hand:
     """A fresh hand for a case, with changed privatizers."""
-    made: Any = case.arranged(horizon=horizon)
+    bandit: Any = case.arranged(horizon=horizon)
     world: Any = case.environment
-    privatizers = {name: change(_hastened(p)) for name, p in made.privatizers.items()}
-    return Hand(policy=made.policy, privatizers=privatizers, environment=world, seed=seed, **given)
+    privatizers = {name: change(_shorten_batches(p)) for name, p in bandit.privatizers.items()}
+    return Hand(
+        policy=bandit.policy, privatizers=privatizers, environment=world, seed=seed, **options
+    )
 
 
 def turns_by_hand(
@@ -262,8 +274,8 @@ def turns_by_hand(
     turns = list[Turn]()
     for round in range(TURNS):
 
-        def give(made: Released, name: str, round: int = round) -> Released:
-            return script[round].releases.get(name, made) if script else made
+        def give(release: Released, name: str, round: int = round) -> Released:
+            return script[round].releases.get(name, release) if script else release
 
         turns.append(hand.turn(round, give))
     return tuple(turns)
@@ -280,7 +292,7 @@ def other_data(case: Case) -> tuple[Turn, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retold:
-    """The usual run with one other user, whose learner is given the usual run's noisy releases.
+    """Run with one user changed, whose learner gets the usual noisy releases.
 
     `told` is round, query and release of all that was really released.
     """
@@ -309,17 +321,17 @@ def with_one_other(
         show=lambda arms, round: show(arms) if round == USER else arms,
         earn=lambda reward, round: earn(reward) if round == USER else reward,
     )
-    turns, told = list[Turn](), list[tuple[int, str, Released]]()
+    turns, releases = list[Turn](), list[tuple[int, str, Released]]()
     for round, turn in enumerate(kept_turns(case)):
 
         def give(release: Released, name: str, round: int = round, turn: Turn = turn) -> Released:
-            told.append((round, name, release))
-            kept = name in turn.releases
-            expect(kept, seen=f"a release of {name} in round {round}", expected="none")
+            releases.append((round, name, release))
+            is_recorded = name in turn.releases
+            expect(is_recorded, seen=f"a release of {name} in round {round}", expected="none")
             return turn.releases[name] if hand.privatizers[name].outlook.noisy else release
 
         turns.append(hand.turn(round, give))
-    return Retold(privatizers=hand.privatizers, turns=tuple(turns), told=tuple(told))
+    return Retold(privatizers=hand.privatizers, turns=tuple(turns), told=tuple(releases))
 
 
 def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) -> None:
@@ -328,22 +340,22 @@ def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) 
     for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
         where = f"with {whose}, in round {round}"
         expect(same(now.model, then.model), seen=f"another model {where}", expected="the same")
-        others = round == USER or same(now.action, then.action)
-        expect(others, seen=f"another's action {where}", expected="the same")
+        is_same = round == USER or same(now.action, then.action)
+        expect(is_same, seen=f"another's action {where}", expected="the same")
 
 
 def expect_same_facts(name: str, one: Released, other: Released) -> None:
     """Two releases speak of as many users, with as much noise."""
-    facts, wanted = ((int(release.count), float(release.noise)) for release in (one, other))
-    expect(facts == wanted, seen=f"{name}: users and noise {facts}", expected=wanted)
+    facts, expected = ((int(release.count), float(release.noise)) for release in (one, other))
+    expect(facts == expected, seen=f"{name}: users and noise {facts}", expected=expected)
 
 
 def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
     """Two runs ask, and ask for the same, post and stop at the same times."""
     for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
-        this, other = (
+        times, expected = (
             (turn.wanted, list(turn.releases), turn.refreshes, turn.stopped) for turn in (now, then)
         )
-        expect(this == other, seen=f"{this} in round {round}", expected=other)
+        expect(times == expected, seen=f"{times} in round {round}", expected=expected)
         alike = same(now.requests, then.requests)
         expect(alike, seen=f"another request in round {round}", expected="the same")

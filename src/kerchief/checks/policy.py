@@ -44,35 +44,35 @@ def config_is_the_same_built_again(case: Case) -> None:
         policy, again = case.policy(mode), case.policy(mode)
         expect(same(again, policy), seen=again, expected=policy)
         numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(policy)]
-        defined = not any(np.isnan(one).any() for one in numbers if one.dtype.kind == "f")
+        defined = not any(np.isnan(array).any() for array in numbers if array.dtype.kind == "f")
         expect(defined, seen=policy, expected="no number that is NaN")
 
 
 @law(when=by_rounds)
 def run_continues_from_a_restored_state(case: Case) -> None:
     """With state and model from the wire, and a fresh policy, the rest of a run is the same."""
-    whole = kept_turns(case)
+    turns = kept_turns(case)
     hand = hand_of(case, seed=1)
     for round in range(TURNS // 2):
         hand.turn(round)
     hand.policy = case.policy()
-    hand.state, hand.model = _by_wire(hand.state), _by_wire(hand.model)
+    hand.state, hand.model = _pass_over_wire(hand.state), _pass_over_wire(hand.model)
     rest = [hand.turn(round) for round in range(TURNS // 2, TURNS)]
-    _expect_same_turns(rest, whole[TURNS // 2 :], "the run without a pause")
+    _expect_same_turns(rest, turns[TURNS // 2 :], "the run without a pause")
 
 
-def _by_wire(tree: Tree) -> Tree:
+def _pass_over_wire(tree: Tree) -> Tree:
     """A tree as others read it: arrays by their names, put into the form that a policy declares."""
-    found, form = jax.tree_util.tree_flatten_with_path(tree)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
+    leaves, form = jax.tree_util.tree_flatten_with_path(tree)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
     expect(len({*names}) == len(names), seen=names, expected="another name for each array")
     arrays = {
-        name: Numbers.of(np.asarray(leaf)) for name, (_, leaf) in zip(names, found, strict=True)
+        name: Numbers.of(np.asarray(leaf)) for name, (_, leaf) in zip(names, leaves, strict=True)
     }
     blank: Any = {"task": bytes(32), "head": bytes(32)}
     blank |= dict.fromkeys(("version", "release", "round", "length"), 0)
-    posted = Model.read(Model(arrays=arrays, **blank).write())
-    return jax.tree.unflatten(form, [posted[name] for name in names])
+    model = Model.read(Model(arrays=arrays, **blank).write())
+    return jax.tree.unflatten(form, [model[name] for name in names])
 
 
 @law(cheap=True)
@@ -90,12 +90,12 @@ def documented(case: Case) -> None:
     """Its module names the entry's source, and class, methods and entry are described."""
     kind, entry = type(policy_of(case)), case.entry
     expect(entry.summary and entry.source, seen=entry, expected="a summary and a source")
-    words = (sys.modules[kind.__module__].__doc__ or "") + (kind.__doc__ or "")
-    expect(words and kind.__doc__, seen="no docstring", expected="one for module and class")
+    text = (sys.modules[kind.__module__].__doc__ or "") + (kind.__doc__ or "")
+    expect(text and kind.__doc__, seen="no docstring", expected="one for module and class")
     cited = re.findall(r"([A-Z][\w\-]+) et al\.|\b((?:19|20)\d\d)\b", entry.source)
     # What plays in problems of several kinds is described where each of them is.
     cited = cited if len(entry.kinds) == 1 else []
-    missing = [word for pair in cited for word in pair if word and word not in words]
+    missing = [citation for pair in cited for citation in pair if citation and citation not in text]
     expect(not missing, seen=f"the docstring lacks {missing}", expected=f"to name {entry.source}")
     public = [name for name, value in vars(kind).items() if name[0] != "_" and callable(value)]
     silent = [name for name in public if not inspect.getdoc(getattr(kind, name))]
@@ -108,7 +108,7 @@ def inputs_are_never_edited(case: Case) -> None:
     hand = hand_of(case, seed=1)
     for round in range(TURNS):
         hand.turn(round)
-    edited = sum(not same(given, before) for given, before in hand.inputs)
+    edited = sum(not same(tree, before) for tree, before in hand.inputs)
     expect(not edited, seen=f"{edited} of {len(hand.inputs)} inputs changed", expected="none")
 
 
@@ -124,13 +124,13 @@ def models_are_snapshots(case: Case) -> None:
 def same_seed_same_run(case: Case) -> None:
     """Two runs at one seed agree in every bit, whatever global generators do in between."""
     if by_rounds(case):
-        turns = [_disturbed(turns_by_hand, case, disturbance) for disturbance in (1, 2)]
+        turns = [_run_disturbed(turns_by_hand, case, disturbance) for disturbance in (1, 2)]
         _expect_same_turns(turns[1], turns[0], "the first run")
-    again = _disturbed(play, case, 3).run.regret
+    again = _run_disturbed(play, case, 3).run.regret
     expect(same(again, played(case).run.regret), seen="another regret", expected="the same bits")
 
 
-def _disturbed(run: Callable[[Case], Any], case: Case, disturbance: int) -> Any:
+def _run_disturbed(run: Callable[[Case], Any], case: Case, disturbance: int) -> Any:
     state = np.random.get_state()  # noqa: NPY002 - the global generator is what is tested
     try:
         np.random.seed(disturbance)  # noqa: NPY002
@@ -146,8 +146,8 @@ def update_and_publish_draw_nothing(case: Case) -> None:
     for round, turn in enumerate(turns):
         hand.replay(round, turn)
         alike = same(read_only(hand.model), turn.model)
-        seen = f"another model after round {round}"
-        expect(alike, seen=seen, expected="the model of the recorded run")
+        observed = f"another model after round {round}"
+        expect(alike, seen=observed, expected="the model of the recorded run")
 
 
 @law()
@@ -163,12 +163,12 @@ def replicates_are_isolated(case: Case) -> None:
 def one_replicate_is_a_slice_of_many(case: Case) -> None:
     """Run alone, a replicate has the regret it has among many, up to float32 rounding."""
     brief: Any = {"horizon": case.size.segment, "ticks": 1} if by_totals(case) else {}
-    one = play(case, replicates=1, **brief).run
-    row = int(np.searchsorted(played(case).run.rounds, one.rounds[-1]))
-    many, alone = played(case).run.regret[row, 0], one.regret[-1, 0]
-    close = abs(alone - many) <= 1e-4 * (1 + abs(many))
-    seen = f"regret {alone} alone, {many} among {case.size.width}"
-    expect(close, seen=seen, expected="the same to 1e-4")
+    single_run = play(case, replicates=1, **brief).run
+    row = int(np.searchsorted(played(case).run.rounds, single_run.rounds[-1]))
+    regret_in_batch, regret_alone = played(case).run.regret[row, 0], single_run.regret[-1, 0]
+    close = abs(regret_alone - regret_in_batch) <= 1e-4 * (1 + abs(regret_in_batch))
+    observed = f"regret {regret_alone} alone, {regret_in_batch} among {case.size.width}"
+    expect(close, seen=observed, expected="the same to 1e-4")
 
 
 @law(when=by_rounds)
@@ -189,7 +189,7 @@ def _expect_masks_are_kept(case: Case) -> None:
     hand = hand_of(case, seed=1)
     models = [hand.model, [hand.turn(round) for round in range(TURNS)][-1].posted]
     for trial in range(48):
-        arms = _masked(case, trial)
+        arms = _make_masked_arms(case, trial)
         clock = Clock(round=jnp.int32(trial), since=dict.fromkeys(hand.privatizers, jnp.int32(1)))
         stream = Stream.of(seed=SEED, replicate=trial).at(POLICY)
         action = int(hand.policy.act(models[trial % 2], arms, clock, stream))
@@ -197,7 +197,7 @@ def _expect_masks_are_kept(case: Case) -> None:
         expect(action in allowed, seen=f"arm {action}", expected=f"one of {allowed}")
 
 
-def _masked(case: Case, trial: int) -> Arms:
+def _make_masked_arms(case: Case, trial: int) -> Arms:
     """Arms of which one, or about a quarter or a half, are allowed."""
     rng, problem = np.random.default_rng(trial), case.problem
     allowed = np.arange(problem.arms) == trial % problem.arms
@@ -210,28 +210,28 @@ def _masked(case: Case, trial: int) -> Arms:
 
 
 def _expect_proposals_inside(case: Case) -> None:
-    made = case.arranged()
-    (privatizer,) = made.privatizers.values()
+    bandit = case.arranged()
+    (privatizer,) = bandit.privatizers.values()
     query: Any = privatizer.query
     channel, center = channel_of(privatizer), float(np.asarray(query.center))
     low, high = channel.low, channel.high
     if low is None or high is None:
         low, high = center - 4 * float(channel.spread), center + 4 * float(channel.spread)
-    for word, ends in (("least", (low,)), ("greatest", (high,)), ("alternating", (low, high))):
+    for name, ends in (("least", (low,)), ("greatest", (high,)), ("alternating", (low, high))):
         reports = np.resize(np.array(ends, np.float64), (case.size.segment, 1))
         reports = np.tile(reports, query.size)
-        actions, named = _driven(made.policy, jnp.asarray(reports))
-        for what, action in (("a proposal", actions), ("an answer", named)):
-            outside = _outside(case, np.asarray(action))
-            expect(outside <= 1e-9, seen=f"{what} {outside} outside, {word} reports", expected=0)
+        actions, recommendations = _drive_policy(bandit.policy, jnp.asarray(reports))
+        for subject, action in (("a proposal", actions), ("an answer", recommendations)):
+            excess = _measure_excess(case, np.asarray(action))
+            expect(excess <= 1e-9, seen=f"{subject} {excess} outside, {name} reports", expected=0)
 
 
 @jax.jit
-def _driven(policy: Any, reports: Array) -> tuple[Array, Array]:
+def _drive_policy(policy: Any, reports: Array) -> tuple[Array, Array]:
     """What is proposed, and what would be named, on the way through these reports."""
 
-    def step(state: Any, given: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array]]:
-        round, report = given
+    def step(state: Any, inputs: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array]]:
+        round, report = inputs
         at = Stream.of(seed=SEED, replicate=0).at(POLICY, round=round)
         action = policy.propose(state, round, at)
         memo = policy.memo(state, action, round)
@@ -242,7 +242,7 @@ def _driven(policy: Any, reports: Array) -> tuple[Array, Array]:
     return jax.lax.scan(step, policy.init({}), (rounds, reports))[1]
 
 
-def _outside(case: Case, action: Any) -> float:
+def _measure_excess(case: Case, action: Any) -> float:
     """How far the worst of some actions lies outside; endless where it is not finite."""
     problem: Any = case.problem
     if not np.isfinite(action).all() or (problem.domain is None and action.dtype.kind != "i"):
@@ -268,7 +268,7 @@ def edge_sizes_run(case: Case) -> None:
         _expect_sound(dataclasses.replace(case, environment=least), unchanged, horizon=1)
     # All arms zero, all alike, and all faint.
     for size, shift in ((0.0, 0.0), (0.0, 1.0), (1e-20, 0.0)):
-        _expect_sound(case, partial(_weighed, size, shift), horizon=3)
+        _expect_sound(case, partial(_scale_features, size, shift), horizon=3)
 
 
 def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int) -> None:
@@ -283,11 +283,11 @@ def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int
         expect(turn.allowed[turn.action], seen=f"arm {turn.action}", expected="an allowed arm")
 
 
-def _weighed(size: float, shift: float, arms: Arms, round: int) -> Arms:
+def _scale_features(size: float, shift: float, arms: Arms, round: int) -> Arms:
     return Arms(features=arms.features * size + shift, allowed=arms.allowed)
 
 
-def _expect_same_turns(seen: Sequence[Turn], wanted: Sequence[Turn], whose: str) -> None:
-    for round, (now, then) in enumerate(zip(seen, wanted, strict=True)):
+def _expect_same_turns(turns: Sequence[Turn], expected_turns: Sequence[Turn], source: str) -> None:
+    for round, (now, then) in enumerate(zip(turns, expected_turns, strict=True)):
         alike = same(now.action, then.action) and same(now.model, then.model)
-        expect(alike, seen=f"another action or model in round {round}", expected=whose)
+        expect(alike, seen=f"another action or model in round {round}", expected=source)

@@ -50,20 +50,24 @@ def learner_is_blind(case: Case) -> None:
     phases = case.feedback == "phases"
     for contract, names in _LEARNER.items():
         # Whatever goes by rounds is a policy, derived from it or not.
-        kept = contract is Policy or isinstance(policy, contract)
-        for name in names if kept and (contract is PhasePolicy) == phases else ():
-            taken = list(inspect.signature(getattr(type(policy), name)).parameters)
+        applies = contract is Policy or isinstance(policy, contract)
+        for name in names if applies and (contract is PhasePolicy) == phases else ():
+            parameters = list(inspect.signature(getattr(type(policy), name)).parameters)
             allowed = list(inspect.signature(getattr(contract, name)).parameters)
-            seen = f"{name}({', '.join(taken)})"
-            expect(taken == allowed, seen=seen, expected=", ".join(allowed))
+            observed = f"{name}({', '.join(parameters)})"
+            expect(parameters == allowed, seen=observed, expected=", ".join(allowed))
     if asks(case):
-        made = case.arranged()
-        before = dict(vars(made.policy))
-        device = partial(_one_phase if phases else _one_round, made.policy, case.environment)
-        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        bandit = case.arranged()
+        before = dict(vars(bandit.policy))
+        device = partial(_one_phase if phases else _one_round, bandit.policy, case.environment)
+        outlook = {name: privatizer.outlook for name, privatizer in bandit.privatizers.items()}
         jax.eval_shape(partial(device, outlook), jnp.uint32(1))
-        left = [name for name, one in vars(made.policy).items() if before.get(name) is not one]
-        expect(not left, seen=f"{left} left on the policy by a device", expected="nothing")
+        leftovers = [
+            name for name, value in vars(bandit.policy).items() if before.get(name) is not value
+        ]
+        expect(
+            not leftovers, seen=f"{leftovers} left on the policy by a device", expected="nothing"
+        )
 
 
 def _one_round(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Array) -> Any:
@@ -81,18 +85,18 @@ def _one_phase(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Ar
     stream = Stream.of(seed=seed, replicate=0)
     truth, state = world.init(stream), policy.init(outlook)
     phase = Phase(number=jnp.int32(1), pulls=jnp.int32(2), first=jnp.int32(0), clients=jnp.int32(9))
-    asked = policy.ask(truth.features, state, phase, noisy=True)
-    seen = world.averages(truth, truth.features[asked.atoms[0]], asked.pulls[0], stream)
-    return policy.answer(asked, 0, seen)
+    design = policy.ask(truth.features, state, phase, noisy=True)
+    averages = world.averages(truth, truth.features[design.atoms[0]], design.pulls[0], stream)
+    return policy.answer(design, 0, averages)
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
 def same_releases_lead_to_the_same_models(case: Case) -> None:
     """Other data that led to the same releases leads to the same models."""
     pairs = enumerate(zip(kept_turns(case), other_data(case), strict=True))
-    differ = [round for round, (one, other) in pairs if not same(one.model, other.model)]
-    seen = f"other models in rounds {differ}"
-    expect(not differ, seen=seen, expected="those of the same releases")
+    differ = [round for round, (usual, changed) in pairs if not same(usual.model, changed.model)]
+    observed = f"other models in rounds {differ}"
+    expect(not differ, seen=observed, expected="those of the same releases")
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
@@ -112,37 +116,38 @@ def one_user_shows_in_releases_alone(case: Case) -> None:
     is released.
     """
     usual = kept_turns(case)
-    for word, other in _OTHERS[case.feedback].items():
-        seen = with_one_other(case, **other)
-        for round, name, release in seen.told:
-            if seen.privatizers[name].outlook.noisy:
+    for change, options in _CHANGES[case.feedback].items():
+        rerun = with_one_other(case, **options)
+        for round, name, release in rerun.told:
+            if rerun.privatizers[name].outlook.noisy:
                 expect_same_facts(name, release, usual[round].releases[name])
-        expect_same_public(seen.turns, usual, f"one user's {word}")
+        expect_same_public(rerun.turns, usual, f"one user's {change}")
 
 
-def _axes(features: Array) -> Array:
+def _make_axes(features: Array) -> Array:
     """As many unit vectors, along one axis after another."""
     count, dim = features.shape
     return jnp.eye(dim, dtype=features.dtype)[jnp.arange(count) % dim]
 
 
-def _showing(change: Callable[[Array], Array]) -> Callable[[Arms], Arms]:
+def _replace_features(change: Callable[[Array], Array]) -> Callable[[Arms], Arms]:
     return lambda arms: Arms(features=change(arms.features), allowed=arms.allowed)
 
 
-def _lost(size: float, losses: Any) -> Any:
+def _alternate_losses(size: float, losses: Any) -> Any:
     """Losses of this size with a sign for each question, in turns."""
     return (size * (-1.0) ** np.arange(losses.shape[0])).astype(losses.dtype)
 
 
-_OTHERS: dict[str, dict[str, Any]] = {
+_CHANGES: dict[str, dict[str, Any]] = {
     "totals": {
-        "arms none to speak of": {"show": _showing(lambda features: 0 * features)},
-        "arms longest": {"show": _showing(_axes)},
-        "arms turned": {"show": _showing(lambda features: -features[:, ::-1])},
+        "arms none to speak of": {"show": _replace_features(lambda features: 0 * features)},
+        "arms longest": {"show": _replace_features(_make_axes)},
+        "arms turned": {"show": _replace_features(lambda features: -features[:, ::-1])},
     },
     "reports": {
-        f"losses of {size}": {"earn": partial(_lost, size)} for size in (1e3, -1e3, np.nan)
+        f"losses of {size}": {"earn": partial(_alternate_losses, size)}
+        for size in (1e3, -1e3, np.nan)
     },
 }
 
@@ -154,11 +159,15 @@ def statistics_obey_their_bound(case: Case) -> None:
     For a loss it is their gradients that are held apart, at points near and far.
     """
     for name, (query, domain) in answered(case).items():
-        found, _ = widest_of(query, domain)
-        seen = f"{name}: {found} from two records of the domain"
+        distance, _ = widest_of(query, domain)
+        observed = f"{name}: {distance} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
-        expect(found <= bound, seen=seen, expected=f"at most {query.sensitivity}")
-        expect(found >= 0.99 * query.sensitivity, seen=seen, expected=f"near {query.sensitivity}")
+        expect(distance <= bound, seen=observed, expected=f"at most {query.sensitivity}")
+        expect(
+            distance >= 0.99 * query.sensitivity,
+            seen=observed,
+            expected=f"near {query.sensitivity}",
+        )
 
 
 @law(when=asks, cheap=True)
@@ -169,7 +178,7 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
     """
     for name, (query, domain) in answered(case).items():
         for kind, rounding in _ROUNDING.items():
-            found = wildest_of(query, domain, kind)
-            seen = f"{name}: {found} from wild records in {kind.__name__}"
+            distance = wildest_of(query, domain, kind)
+            observed = f"{name}: {distance} from wild records in {kind.__name__}"
             bound = query.sensitivity
-            expect(found <= bound * (1 + rounding), seen=seen, expected=f"at most {bound}")
+            expect(distance <= bound * (1 + rounding), seen=observed, expected=f"at most {bound}")

@@ -34,7 +34,9 @@ def rounded_sensitivity(protocol: PrivatizerCase) -> float:
 
 def bill(charges: Iterable[Charge]) -> Event:
     """All that one user pays, in one event."""
-    return Composed(events=tuple(Repeated(event=one.event, count=one.capacity) for one in charges))
+    return Composed(
+        events=tuple(Repeated(event=charge.event, count=charge.capacity) for charge in charges)
+    )
 
 
 def expect_noise_as_charged(
@@ -54,7 +56,7 @@ def expect_noise_as_charged(
     another direction, as with gradients (`turning`), u with changing signs is looked at too. If
     none but the sums of one fit speak about a user, `alone` is how many those are.
     """
-    draws, charged = _side_by_side(noises), charged_multiplier(event)
+    draws, multiplier = _stack_draws(noises), charged_multiplier(event)
     places: Floats = np.tri(len(noises)).T
     if alone is not None:
         places = np.kron(np.eye(len(noises) // alone), np.ones(alone)).astype(np.float64)
@@ -62,10 +64,16 @@ def expect_noise_as_charged(
         places = np.concatenate([places, places * (-1.0) ** np.arange(len(noises))])
     ranges = [precision_range(draws, place, len(places)) for place in places]
     # High precision is a low multiplier. Rows: the least and the most that it may be.
-    least, most = 1 / (sensitivity * np.sqrt(np.array(ranges)[:, ::-1].T))
-    seen = f"multipliers of {least.round(4)} to {most.round(4)}, by the user's first release"
-    expect((charged <= most).all(), seen=seen, expected=f"{charged}, as charged, or more")
-    expect((charged >= least).any(), seen=seen, expected=f"{charged} for some, as charged")
+    lowest, highest = 1 / (sensitivity * np.sqrt(np.array(ranges)[:, ::-1].T))
+    observed = (
+        f"multipliers of {lowest.round(4)} to {highest.round(4)}, by the user's first release"
+    )
+    expect(
+        (multiplier <= highest).all(), seen=observed, expected=f"{multiplier}, as charged, or more"
+    )
+    expect(
+        (multiplier >= lowest).any(), seen=observed, expected=f"{multiplier} for some, as charged"
+    )
 
 
 def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
@@ -76,7 +84,7 @@ def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
     That part has the charged deviation or more (chi-square at 1e-6; two thirds of it are rejected),
     and in no copy is the difference nothing.
     """
-    draws = _side_by_side(noises)
+    draws = _stack_draws(noises)
     squares = draws @ draws.T
     # The diagonal of the root: what is left of each sum's noise beside the earlier ones'. Noise
     # that was drawn once and used twice leaves nothing: not quite nothing here.
@@ -84,14 +92,14 @@ def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
     for place in range(1, len(noises)):
         apart = np.abs(noises[place].draws - noises[place - 1].draws).max(axis=1)
         again = int((apart <= 1e-9 * charged).sum())
-        which = f"sums {place} and {place + 1}"
-        seen = f"{which} have the same noise in {again} of {len(apart)} copies"
-        expect(not again, seen=seen, expected="fresh noise in each")
+        pair = f"sums {place} and {place + 1}"
+        observed = f"{pair} have the same noise in {again} of {len(apart)} copies"
+        expect(not again, seen=observed, expected="fresh noise in each")
         size = draws.shape[1]
-        seen = f"{which} differ by fresh noise of deviation {fresh[place] / math.sqrt(size):.4g}"
-        most = most_deviation(fresh[place] ** 2, size - place)
-        expect(charged <= most, seen=seen, expected=f"at least {charged:.4g}, as charged")
+        observed = f"{pair} differ by fresh noise of deviation {fresh[place] / math.sqrt(size):.4g}"
+        bound = most_deviation(fresh[place] ** 2, size - place)
+        expect(charged <= bound, seen=observed, expected=f"at least {charged:.4g}, as charged")
 
 
-def _side_by_side(noises: Sequence[Noise]) -> Floats:
+def _stack_draws(noises: Sequence[Noise]) -> Floats:
     return np.stack([noise.draws.ravel() for noise in noises])

@@ -56,7 +56,7 @@ from kerchief.privatizers import At
 _PLACE = 3
 
 
-def _private(protocol: PrivatizerCase) -> bool:
+def _is_private(protocol: PrivatizerCase) -> bool:
     return protocol.private
 
 
@@ -85,7 +85,7 @@ def noise_has_the_stated_deviation(protocol: PrivatizerCase) -> None:
         expect_deviation(noise.draws, noise.stated, law=None)
 
 
-@law(when=_private)
+@law(when=_is_private)
 def noise_is_normal(protocol: PrivatizerCase) -> None:
     """The noise has the shape of a normal law (Kolmogorov-Smirnov on 150000 draws, 1e-6)."""
     for noise in drawn_noise(protocol):
@@ -106,15 +106,15 @@ def noise_is_what_was_charged(protocol: PrivatizerCase) -> None:
         return
     noise: Any = privatizer.noises[0]
     stated = float(noise.std) / (sensitivity * getattr(noise, "column_norm", 1.0))
-    charged = charged_multiplier(charge.event)
-    close = math.isclose(stated, charged, rel_tol=1e-9)
-    expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
+    multiplier = charged_multiplier(charge.event)
+    close = math.isclose(stated, multiplier, rel_tol=1e-9)
+    expect(close, seen=f"a multiplier of {stated}", expected=f"{multiplier}, as charged")
     noises, cost = drawn_noise(protocol), bill([charge])
     alone = charge.capacity if protocol.cohorts else None
     expect_noise_as_charged(noises, cost, sensitivity, turning=protocol.fits, alone=alone)
 
 
-@law(when=_private)
+@law(when=_is_private)
 def successive_releases_differ_by_fresh_noise(protocol: PrivatizerCase) -> None:
     """Between two releases there is noise that no earlier one has: as much as one user paid for.
 
@@ -122,10 +122,10 @@ def successive_releases_differ_by_fresh_noise(protocol: PrivatizerCase) -> None:
     tests, each erring at most once in a million, on 150000 draws and on 800 of the twin's.
     """
     event = protocol.brief().charges(len(ENDS))[0].event
-    charged = charged_multiplier(event) * rounded_sensitivity(protocol)
-    expect_fresh(drawn_noise(protocol), charged)
+    deviation = charged_multiplier(event) * rounded_sensitivity(protocol)
+    expect_fresh(drawn_noise(protocol), deviation)
     if not twins.refuses(protocol):
-        expect_fresh(twins.twin_noise(protocol), charged)
+        expect_fresh(twins.twin_noise(protocol), deviation)
 
 
 @law(cheap=True)
@@ -141,8 +141,8 @@ def charges_compose_to_the_guarantee(protocol: PrivatizerCase) -> None:
     if isinstance(privatizer.schedule, At):
         last = min(privatizer.schedule.ends[-1], last)
     for user in range(last):
-        owed = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
-        cost = epsilon_at([owed], promised.delta)
+        event = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
+        cost = epsilon_at([event], promised.delta)
         close = cost == promised.epsilon or 0 <= promised.epsilon - cost <= near * promised.epsilon
         expect(close, seen=f"user {user} pays {cost}", expected=promised.epsilon)
 
@@ -153,12 +153,14 @@ def matrix_noise_is_isometric(protocol: PrivatizerCase) -> None:
     dim = protocol.query.dim
     for noise in drawn_noise(protocol):
         matrices = jax.vmap(lambda row: smat(row, dim))(noise.draws[:, : svec_size(dim)])
-        beside = np.asarray(matrices)[:, 0, 1]
-        on, off = np.asarray(matrices)[:, 0, 0], beside * math.sqrt(2)
+        off_diagonal = np.asarray(matrices)[:, 0, 1]
+        on, off = np.asarray(matrices)[:, 0, 0], off_diagonal * math.sqrt(2)
         fair = fits_deviation(off, noise.stated) and fits_deviation(on, noise.stated)
-        seen = f"deviations {on.std()} on and {beside.std()} off the diagonal"
-        expect(fair, seen=seen, expected=f"{noise.stated} and that over the root of 2")
-        expect(not fits_deviation(beside, noise.stated), seen=seen, expected="unlike ones")
+        observed = f"deviations {on.std()} on and {off_diagonal.std()} off the diagonal"
+        expect(fair, seen=observed, expected=f"{noise.stated} and that over the root of 2")
+        expect(
+            not fits_deviation(off_diagonal, noise.stated), seen=observed, expected="unlike ones"
+        )
 
 
 @law()
@@ -167,12 +169,12 @@ def order_carries_nothing(protocol: PrivatizerCase) -> None:
     privatizer, rng = protocol.build(), np.random.default_rng(5)
     encoded = statistics(protocol.query, records(protocol.query, 12))
     root = Stream.of(seed=1, replicate=0)
-    shown = []
+    totals = []
     for order in (np.arange(12), np.arange(12)[::-1], rng.permutation(12)):
         release = released(protocol, privatizer, encoded[order], (12,), root)[0]
-        shown.append(np.asarray(told(protocol, release)))
-    gap = max(float(np.abs(one - shown[0]).max()) for one in shown)
-    room = (protocol.rounding * (1 + float(np.abs(shown[0]).max())) + protocol.step) * 12
+        totals.append(np.asarray(told(protocol, release)))
+    gap = max(float(np.abs(total - totals[0]).max()) for total in totals)
+    room = (protocol.rounding * (1 + float(np.abs(totals[0]).max())) + protocol.step) * 12
     expect(gap <= room, seen=f"releases that differ by {gap}", expected="one for every order")
 
 
@@ -183,19 +185,19 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     The user is replaced by wild records, by ordinary ones and by one that says nothing. A release
     whose noise, or whose time, depends on the record is moved by the noise itself.
     """
-    privatizer, query, box = protocol.brief(), protocol.query, _box(protocol)
+    privatizer, query, box = protocol.brief(), protocol.query, _build_box(protocol)
     users = records(query, ENDS[-1])
 
-    def told_with(row: Array, point: Array) -> Array:
+    def encode_transcript(row: Array, point: Array) -> Array:
         changed = [*users[:_PLACE], box.record(row), *users[_PLACE + 1 :]]
         return transcript(protocol, privatizer, changed).ravel()
 
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
-    shown = many(told_with)(rows, NOWHERE)
-    moves = (shown - shown[_PLACE]).reshape(len(rows), -1, protocol.width)
+    transcripts = many(encode_transcript)(rows, NOWHERE)
+    moves = (transcripts - transcripts[_PLACE]).reshape(len(rows), -1, protocol.width)
     farthest, bound = float(lengths(moves).max()), rounded_sensitivity(protocol) * (1 + 1e-9)
-    room = bound + protocol.rounding * (1 + float(np.abs(shown[_PLACE]).max())) * 12
+    room = bound + protocol.rounding * (1 + float(np.abs(transcripts[_PLACE]).max())) * 12
     expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
 
 
@@ -216,7 +218,7 @@ def noise_off_gives_the_truth(protocol: PrivatizerCase) -> None:
         expect(count == end - start, seen=f"a count of {count}", expected=end - start)
 
 
-@law(when=_private)
+@law(when=_is_private)
 def audit_finds_no_more_than_promised(protocol: PrivatizerCase) -> None:
     """The best threshold attacker on the two worst records proves no more than was promised.
 
@@ -224,22 +226,29 @@ def audit_finds_no_more_than_promised(protocol: PrivatizerCase) -> None:
     half train the test and the others bound epsilon from below, wrongly with probability 1e-6. At
     epsilon 4 it catches noise at a third of what it should be, and misses noise at two thirds.
     """
-    box, start = _box(protocol), protocol.start
+    box, start = _build_box(protocol), protocol.start
     point = NOWHERE if start is None else np.asarray(start.point)
     _, pair = widest(encoder(protocol.query, box), box, point)
-    one, other = (_seen_with(protocol, row, seed) for seed, row in enumerate(pair, start=100))
-    audit = look(name=str(protocol), claim=protocol.guarantee, views=(one, other), failure=ERROR)
-    seen = f"an attacker proves {audit.epsilon_lower:.3f}"
-    expect(audit.kept, seen=seen, expected=f"{protocol.guarantee.epsilon}")
+    first_views, second_views = (
+        _draw_views(protocol, row, seed) for seed, row in enumerate(pair, start=100)
+    )
+    audit = look(
+        name=str(protocol),
+        claim=protocol.guarantee,
+        views=(first_views, second_views),
+        failure=ERROR,
+    )
+    observed = f"an attacker proves {audit.epsilon_lower:.3f}"
+    expect(audit.kept, seen=observed, expected=f"{protocol.guarantee.epsilon}")
 
 
-def _seen_with(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
-    """The sums told in many copies in which this user comes first: by copy, sum and number."""
-    users = [_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
+def _draw_views(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
+    """Draw the sums of many copies in which this user comes first."""
+    users = [_build_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
     releases = released_by_many(protocol, protocol.brief(), users, seed=seed)
     return np.concatenate([np.asarray(told(protocol, release)) for release in releases], axis=1)
 
 
-def _box(protocol: PrivatizerCase) -> Box:
+def _build_box(protocol: PrivatizerCase) -> Box:
     query = protocol.query
     return Box(dim=query.dim, norm=query.norm, low=query.low, high=query.high)

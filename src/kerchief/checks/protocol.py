@@ -76,12 +76,12 @@ class PrivatizerCase:
 
     @property
     def private(self) -> bool:
-        """Whether it promises anything."""
+        """Whether the privatizer has a privacy guarantee."""
         return self.guarantee.trust is not Trust.NONE
 
     @property
     def fits(self) -> bool:
-        """Whether it answers a loss."""
+        """Whether the privatizer answers a loss instead of a sum."""
         return isinstance(self.query, BoundedLoss)
 
     @property
@@ -115,15 +115,15 @@ class PrivatizerCase:
         return self.make(self.query, multiplier, horizon or self.horizon)
 
     def brief(self) -> Privatizer:
-        """One that is built for as many releases as there are `ENDS`, and for those times."""
+        """Build a privatizer for the releases at `ENDS` and no others."""
         brief = self.build(ENDS[-1] if self.fits else len(ENDS))
         return brief.with_schedule(At(ends=ENDS)) if isinstance(brief.schedule, At) else brief
 
     @property
     def step(self) -> float:
         """How far rounding at random moves a coordinate of one report: none where there is none."""
-        coins = [one for one in self.build().noises if isinstance(one, Binomial)]
-        return max((float(one.step) for one in coins), default=0.0)
+        coins = [noise for noise in self.build().noises if isinstance(noise, Binomial)]
+        return max((float(noise.step) for noise in coins), default=0.0)
 
 
 def privatizer_cases(trust: str, entry: PrivatizerEntry) -> Iterator[PrivatizerCase]:
@@ -151,7 +151,7 @@ def records(query: Any, count: int) -> list[Example]:
 
 
 def statistics(query: Any, users: list[Example]) -> Floats:
-    """Their statistics, one row per user."""
+    """Encode users' records into statistics, one row per user."""
     return np.stack([np.asarray(query.encode(user)) for user in users])
 
 
@@ -161,9 +161,9 @@ def clock_at(round: int | Array) -> Clock:
 
 
 def told(protocol: PrivatizerCase, release: Released) -> Any:
-    """What a release tells, one row per sum: its total, or all gradient sums of its fit."""
-    shown = release.point if protocol.fits else release.total
-    return shown.reshape(*shown.shape[:-1], -1, protocol.width)
+    """Read the sums of a release: its total, or all gradient sums of its fit."""
+    total = release.point if protocol.fits else release.total
+    return total.reshape(*total.shape[:-1], -1, protocol.width)
 
 
 def noises_of(
@@ -202,10 +202,12 @@ def released(
         memory, tally = jax.tree.map(np.asarray, (memory, tally))
     releases = []
     for round, statistic in enumerate(encoded):
-        report = privatizer.report(statistic, clock_at(round), _at(source, DEVICE, round))
+        report = privatizer.report(
+            statistic, clock_at(round), _select_stream(source, DEVICE, round)
+        )
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at, clock = _at(source, AGGREGATOR, round), clock_at(round)
+            at, clock = _select_stream(source, AGGREGATOR, round), clock_at(round)
             release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
             releases.append(release)
             tally = privatizer.clear(tally)
@@ -219,19 +221,19 @@ def transcript(protocol: PrivatizerCase, privatizer: Privatizer, users: list[Exa
     """
     root = Stream.of(seed=1, replicate=0)
     memory, tally = privatizer.open()
-    shown = []
+    totals = []
     for round, user in enumerate(users):
         report = privatizer.randomize(user, clock_at(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ENDS:
             at, clock = root.at(AGGREGATOR, round=round), clock_at(round)
             release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
-            shown.append(told(protocol, release))
+            totals.append(told(protocol, release))
             tally = privatizer.clear(tally)
-    return jnp.concatenate(shown)
+    return jnp.concatenate(totals)
 
 
-def _at(source: Any, place: int, round: int) -> Any:
+def _select_stream(source: Any, place: int, round: int) -> Any:
     return source.at(place, round=round) if isinstance(source, Stream) else source
 
 
@@ -249,27 +251,29 @@ def released_by_many(
     releases = []
     for round, user in enumerate(users):
         now = jnp.int32(round)
-        tally = _collected(privatizer, tally, user, root, copies, now)
+        tally = _collect_copies(privatizer, tally, user, root, copies, now)
         if round + 1 in ENDS:
             start = protocol.start
-            release, memory, tally = _released(privatizer, memory, tally, start, root, copies, now)
+            release, memory, tally = _release_copies(
+                privatizer, memory, tally, start, root, copies, now
+            )
             releases.append(release)
     return releases
 
 
 @jax.jit
-def _collected(
+def _collect_copies(
     privatizer: Privatizer, tallies: Tree, user: Example, seed: Array, copies: Array, round: Array
 ) -> Tree:
-    def one(tally: Tree, copy: Array) -> Tree:
+    def collect_one(tally: Tree, copy: Array) -> Tree:
         at = Stream.of(seed=seed, replicate=copy).at(DEVICE, round=round)
         return privatizer.collect(tally, privatizer.randomize(user, clock_at(round), at))
 
-    return jax.vmap(one)(tallies, copies)
+    return jax.vmap(collect_one)(tallies, copies)
 
 
 @jax.jit
-def _released(
+def _release_copies(
     privatizer: Privatizer,
     memories: Tree,
     tallies: Tree,
@@ -278,12 +282,12 @@ def _released(
     copies: Array,
     round: Array,
 ) -> tuple[Released, Tree, Tree]:
-    def one(memory: Tree, tally: Tree, copy: Array) -> tuple[Released, Tree, Tree]:
+    def release_one(memory: Tree, tally: Tree, copy: Array) -> tuple[Released, Tree, Tree]:
         at = Stream.of(seed=seed, replicate=copy).at(AGGREGATOR, round=round)
         release, now = privatizer.release(memory, tally, start, clock_at(round), at)
         return release, now, privatizer.clear(tally)
 
-    return jax.vmap(one)(memories, tallies, copies)
+    return jax.vmap(release_one)(memories, tallies, copies)
 
 
 @lru_cache(maxsize=32)
@@ -292,8 +296,8 @@ def drawn_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
     users = records(protocol.query, ENDS[-1])
     encoded = statistics(protocol.query, users)
     releases = released_by_many(protocol, protocol.brief(), users, seed=_SEED)
-    found = [
+    noises_by_release = [
         noises_of(protocol, encoded, end, release)
         for end, release in zip(ENDS, releases, strict=True)
     ]
-    return tuple(noise for noises in found for noise in noises)
+    return tuple(noise for noises in noises_by_release for noise in noises)

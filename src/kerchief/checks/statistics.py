@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @cache
-def _stats() -> Any:
+def _load_stats() -> Any:
     """Loaded by name, as scipy ships no types."""
     return importlib.import_module("scipy.stats")
 
@@ -35,12 +35,12 @@ def normal_bound(tests: int = 1) -> float:
     >>> round(normal_bound(), 2)
     4.89
     """
-    return float(_stats().norm.isf(ERROR / (2 * tests)))
+    return float(_load_stats().norm.isf(ERROR / (2 * tests)))
 
 
 def student_bound(samples: int) -> float:
     """How far Student's t of so many samples strays to one side, at `ERROR`."""
-    return float(_stats().t.isf(ERROR, samples - 1))
+    return float(_load_stats().t.isf(ERROR, samples - 1))
 
 
 def hoeffding(samples: int, width: float) -> float:
@@ -50,17 +50,17 @@ def hoeffding(samples: int, width: float) -> float:
 
 def fits_deviation(draws: Floats, std: float) -> bool:
     """Whether normal draws of mean zero may have this standard deviation (chi-square, `ERROR`)."""
-    return _likely(float(np.square(draws / std).sum()), draws.size)
+    return _is_likely(float(np.square(draws / std).sum()), draws.size)
 
 
 def most_deviation(squares: float, freedom: int) -> float:
     """The most that a deviation can be, but for `ERROR`, from the squares of many normal draws."""
-    return math.sqrt(squares / float(_stats().chi2.ppf(ERROR, freedom)))
+    return math.sqrt(squares / float(_load_stats().chi2.ppf(ERROR, freedom)))
 
 
 def fits_scale(draws: Floats, scale: float) -> bool:
     """Whether Laplace draws of mean zero may have this scale (chi-square, `ERROR`)."""
-    return _likely(2 * float(np.abs(draws).sum()) / scale, 2 * draws.size)
+    return _is_likely(2 * float(np.abs(draws).sum()) / scale, 2 * draws.size)
 
 
 def fits_squares(draws: Floats, std: float, *, share: float = 1.0, slack: float = 1e-6) -> bool:
@@ -73,8 +73,8 @@ def fits_squares(draws: Floats, std: float, *, share: float = 1.0, slack: float 
     return bool((share * std) ** 2 - room <= squares.mean() <= std**2 + room)
 
 
-def _likely(ratio: float, freedom: int) -> bool:
-    low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], freedom)
+def _is_likely(ratio: float, freedom: int) -> bool:
+    low, high = _load_stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], freedom)
     return bool(low <= ratio <= high)
 
 
@@ -90,8 +90,8 @@ def expect_deviation(
     Kolmogorov and Smirnov's test is for the shape; `fits` has an error of its own.
     """
     verdict = [fits(draws, stated * factor) for factor in (1.0, 2 / 3, 3 / 2)]
-    seen = f"a deviation of {draws.std():.4g}; accepted at 1, 2/3, 3/2 of the stated: {verdict}"
-    expect(verdict == [True, False, False], seen=seen, expected=f"{stated:.4g} alone")
+    observed = f"a deviation of {draws.std():.4g}; accepted at 1, 2/3, 3/2 of the stated: {verdict}"
+    expect(verdict == [True, False, False], seen=observed, expected=f"{stated:.4g} alone")
     chance = 1.0 if law is None else normality(draws, stated, law)
     expect(chance >= ERROR, seen=f"a p-value of {chance:.2g}", expected=f"the shape of {law}")
 
@@ -112,7 +112,7 @@ def least_draws(factor: float = 1.5) -> int:
     288
     """
     for draws in itertools.count(2):
-        law = _stats().chi2(draws)
+        law = _load_stats().chi2(draws)
         low, high = law.ppf(ERROR / 2), law.ppf(1 - ERROR / 2)
         # Draws of deviation 1 held against 1/factor and factor: their ratio grows or shrinks.
         if law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR:
@@ -122,7 +122,7 @@ def least_draws(factor: float = 1.5) -> int:
 
 def normality(draws: Floats, scale: float, law: str = "norm") -> float:
     """The p-value of Kolmogorov and Smirnov's test for draws of a law at this scale."""
-    return float(_stats().kstest(draws.ravel() / scale, law).pvalue)
+    return float(_load_stats().kstest(draws.ravel() / scale, law).pvalue)
 
 
 def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[float, float]:
@@ -136,7 +136,7 @@ def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[f
     # Noise that was drawn once and used twice leaves no variance in between: not quite none here.
     covariance += 1e-12 * np.trace(covariance) / rows * np.eye(rows)
     estimate = float(direction @ np.linalg.solve(covariance, direction))
-    law = _stats().chi2(count - rows + 1)
+    law = _load_stats().chi2(count - rows + 1)
     share = ERROR / (2 * tests)
     return estimate * float(law.ppf(share)) / count, estimate * float(law.isf(share)) / count
 
@@ -147,4 +147,4 @@ def at_most_as_often(failures: int, trials: int, chance: float) -> bool:
     >>> at_most_as_often(5, 100, 0.05), at_most_as_often(25, 100, 0.05)
     (True, False)
     """
-    return float(_stats().binom.sf(failures - 1, trials, chance)) >= ERROR
+    return float(_load_stats().binom.sf(failures - 1, trials, chance)) >= ERROR

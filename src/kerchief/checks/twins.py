@@ -58,11 +58,11 @@ def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
     schedule, last = privatizer.schedule, horizon
     if isinstance(schedule, At):
         ready = [r + 1 for r in range(horizon) if bool(schedule.ready(clock_at(r)))]
-        wanted = [end for end in schedule.ends if end <= horizon]
-        expect(ready == wanted, seen=f"ready after {ready}", expected=f"after {wanted}")
-        last = max(wanted)
-    charged = max(charge.cohort.last for charge in privatizer.charges(horizon))
-    expect(charged >= last, seen=f"charges up to {charged}", expected=f"up to {last}")
+        expected = [end for end in schedule.ends if end <= horizon]
+        expect(ready == expected, seen=f"ready after {ready}", expected=f"after {expected}")
+        last = max(expected)
+    last_charged = max(charge.cohort.last for charge in privatizer.charges(horizon))
+    expect(last_charged >= last, seen=f"charges up to {last_charged}", expected=f"up to {last}")
     capacity = schedule.capacity(horizon)
     right = capacity == horizon if isinstance(schedule, Every) else capacity <= horizon
     expect(right, seen=f"a capacity of {capacity}", expected=f"one release per round, {horizon}")
@@ -161,8 +161,8 @@ def idealized_is_honest(protocol: PrivatizerCase) -> None:
     sources = Stream.of(seed=1, replicate=0), np.random.default_rng(1).bytes
     for privatizer, source in zip((plain, twin), sources, strict=True):
         floats = any(noise.idealized for noise in privatizer.noises)
-        said = privatizer.idealized
-        expect(said == floats, seen=f"idealized: {said}", expected=f"{floats}, as its noise is")
+        claim = privatizer.idealized
+        expect(claim == floats, seen=f"idealized: {claim}", expected=f"{floats}, as its noise is")
         if not floats:
             _expect_points_of_a_grid(protocol, privatizer, source)
 
@@ -197,8 +197,8 @@ def twin_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
     )
     count = _COPIES if protocol.private else 1
     copies = [released(protocol, twin, encoded, ENDS, source) for _ in range(count)]
-    found: list[Noise] = []
+    noises: list[Noise] = []
     for end, *same in zip(ENDS, *copies, strict=True):
-        beside = jax.tree.map(lambda *leaves: np.stack(leaves), *same)
-        found += noises_of(protocol, encoded, end, beside)
-    return tuple(found)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *same)
+        noises += noises_of(protocol, encoded, end, stacked)
+    return tuple(noises)

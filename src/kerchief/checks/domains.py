@@ -66,13 +66,17 @@ class Box:
         return self.drawn(features, rewards, rng)
 
     def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
-        """Points of the edge like these."""
+        """Draw points of the edge near the given rows."""
         features = rows[:, : self.dim]
-        moved = self.norm * edge(features + step * self.norm * rng.normal(size=features.shape))
-        return self.drawn(moved, rng.choice([self.low, self.high], size=len(moved)), rng)
+        edge_features = self.norm * edge(
+            features + step * self.norm * rng.normal(size=features.shape)
+        )
+        return self.drawn(
+            edge_features, rng.choice([self.low, self.high], size=len(edge_features)), rng
+        )
 
     def wild(self) -> Floats:
-        """Far beyond: long, endless or undefined features, rewards and weights."""
+        """List records far outside the domain, also infinite and undefined ones."""
         rng = np.random.default_rng(1)
         kinds = [10.0, 1e30, np.inf, np.nan]
         features = [self.norm * edge(rng.normal(size=(40, self.dim))) * kind for kind in kinds]
@@ -106,12 +110,12 @@ class Cube:
         return rows
 
     def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
-        """Inside, like these."""
-        moved = rows + step * (self.high - self.low) * rng.normal(size=rows.shape)
-        return np.clip(moved, self.low, self.high)
+        """Draw rows near the given ones, clipped to the interval."""
+        nearby = rows + step * (self.high - self.low) * rng.normal(size=rows.shape)
+        return np.clip(nearby, self.low, self.high)
 
     def wild(self) -> Floats:
-        """Endless and undefined ones, with every sign."""
+        """List huge, infinite and undefined numbers of either sign."""
         kinds = [0.0, 0.5, 10.0, 1e9, 1e30, 1e300, np.inf, np.nan]
         rng = np.random.default_rng(1)
         signs = rng.choice([-1.0, 1.0], size=(200, self.size))
@@ -134,8 +138,8 @@ def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encod
     def encode(records: Floats, point: Floats) -> Floats:
         rows = np.arange(_ROWS) % len(records)
         with np.errstate(over="ignore"):
-            given: Any = records[rows].astype(kind), point.astype(kind)
-        return np.asarray(compiled(*given), np.float64)[: len(records)]
+            inputs: Any = records[rows].astype(kind), point.astype(kind)
+        return np.asarray(compiled(*inputs), np.float64)[: len(records)]
 
     return encode
 
@@ -171,8 +175,8 @@ def farthest(points: Floats) -> tuple[float, list[int]]:
 def lengths(vectors: Floats) -> Floats:
     """Euclidean norms, infinite where a vector is not finite or its square overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Floats = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
-    return np.where(np.isnan(found), np.inf, found)
+        norms: Floats = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
+    return np.where(np.isnan(norms), np.inf, norms)
 
 
 def far_points(dim: int) -> list[Floats]:
@@ -181,7 +185,7 @@ def far_points(dim: int) -> list[Floats]:
     return [np.zeros(dim), *(size * row for size in (1.0, 30.0, 1e4) for row in directions)]
 
 
-def _wild_points(dim: int) -> list[Floats]:
+def _list_wild_points(dim: int) -> list[Floats]:
     """Points that no sound minimizer visits."""
     return [*far_points(dim), *(np.full(dim, value) for value in (1e30, np.inf, np.nan))]
 
@@ -191,8 +195,8 @@ def _wild_points(dim: int) -> list[Floats]:
 def widest_of(query: Any, domain: Domain) -> tuple[float, Floats]:
     """The greatest distance found in the domain of a query, and the pair that has it."""
     encode = encoder(query, domain, np.float64)
-    found = [widest(encode, domain, point) for point in _points(query, far_points)]
-    return max(found, key=lambda one: one[0])
+    candidates = [widest(encode, domain, point) for point in _select_points(query, far_points)]
+    return max(candidates, key=lambda candidate: candidate[0])
 
 
 @lru_cache(maxsize=128)
@@ -200,10 +204,12 @@ def wildest_of(query: Any, domain: Domain, kind: type) -> float:
     """The greatest distance between what wild records add, in floats of this kind."""
     records = np.concatenate([domain.wild(), widest_of(query, domain)[1]])
     encode = encoder(query, domain, kind)
-    return max(farthest(encode(records, point))[0] for point in _points(query, _wild_points))
+    return max(
+        farthest(encode(records, point))[0] for point in _select_points(query, _list_wild_points)
+    )
 
 
-def _points(query: Any, points: Callable[[int], list[Floats]]) -> list[Floats]:
+def _select_points(query: Any, points: Callable[[int], list[Floats]]) -> list[Floats]:
     """Where to look at what records add to a sum: for a loss at these points, else anywhere."""
     return points(query.dim) if isinstance(query, BoundedLoss) else [NOWHERE]
 
@@ -211,25 +217,30 @@ def _points(query: Any, points: Callable[[int], list[Floats]]) -> list[Floats]:
 # Tracing what a bandit records takes long, and two laws ask for it.
 @lru_cache(maxsize=8)
 def answered(case: Case) -> dict[str, tuple[Any, Domain]]:
-    """What is really asked, the queries of the protection, and from where users answer."""
+    """Find the query and the domain of records for each privatizer of a case."""
     privatizers = case.arranged().privatizers
-    return {name: (one.query, _domain(case, name, one.query)) for name, one in privatizers.items()}
+    return {
+        name: (privatizer.query, _find_domain(case, name, privatizer.query))
+        for name, privatizer in privatizers.items()
+    }
 
 
-def _domain(case: Case, name: str, query: Any) -> Domain:
+def _find_domain(case: Case, name: str, query: Any) -> Domain:
     """The domain of the records that a bandit sends in answer to a query."""
-    facts: Any = case.problem
+    problem: Any = case.problem
     policy: Any = policy_of(case)
     if case.feedback == "reports":
-        return _questions(policy, facts.low, facts.high)
+        return _build_loss_domain(policy, problem.low, problem.high)
     if case.feedback == "phases":
         return Cube(size=query.size, low=-1.0, high=1.0)
-    bounds = {word: getattr(facts, word) for word in ("dim", "norm", "low", "high")}
-    return Box(**bounds, weight=_weight(case, name))
+    bounds = {
+        attribute: getattr(problem, attribute) for attribute in ("dim", "norm", "low", "high")
+    }
+    return Box(**bounds, weight=_find_weight_shape(case, name))
 
 
 @lru_cache(maxsize=64)
-def _questions(policy: Any, low: float, high: float) -> Cube:
+def _build_loss_domain(policy: Any, low: float, high: float) -> Cube:
     """The losses of all questions that a user is asked, and the number that answers them."""
     action = first_action(policy)
     size = len(action) if np.ndim(action) else 1
@@ -237,17 +248,19 @@ def _questions(policy: Any, low: float, high: float) -> Cube:
     return Cube(size=size, low=low, high=high, answer=answer)
 
 
-def _weight(case: Case, name: str) -> tuple[int, ...] | None:
+def _find_weight_shape(case: Case, name: str) -> tuple[int, ...] | None:
     """The shape of a record's weight; None where the record leaves it out. Nothing is played."""
-    facts: Any = case.problem
+    problem: Any = case.problem
     policy: Any = policy_of(case)
     privatizers = case.arranged().privatizers
     shapes: list[Any] = []
 
     def record() -> None:
         model = policy.publish(policy.init({key: p.outlook for key, p in privatizers.items()}))
-        arms = Arms(features=jnp.ones((facts.arms, facts.dim)), allowed=jnp.ones(facts.arms, bool))
-        weight = policy.record(model, arms, jnp.int32(0), jnp.float64(facts.high))[name].weight
+        arms = Arms(
+            features=jnp.ones((problem.arms, problem.dim)), allowed=jnp.ones(problem.arms, bool)
+        )
+        weight = policy.record(model, arms, jnp.int32(0), jnp.float64(problem.high))[name].weight
         shapes.append(None if isinstance(weight, float) else np.shape(weight))
 
     jax.eval_shape(record)
@@ -256,12 +269,12 @@ def _weight(case: Case, name: str) -> tuple[int, ...] | None:
 
 
 def first_action(policy: Any) -> Any:
-    """What is proposed before any report."""
-    return np.asarray(_first(policy))
+    """Return the first proposal of a policy, before any report."""
+    return np.asarray(_propose_first(policy))
 
 
 @jax.jit
-def _first(policy: Any) -> Array:
+def _propose_first(policy: Any) -> Array:
     at = Stream.of(seed=SEED, replicate=0)
     proposed: Array = policy.propose(policy.init({}), jnp.int32(0), at)
     return proposed

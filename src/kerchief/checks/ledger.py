@@ -67,10 +67,10 @@ class Ledgers:
 def nothing_costs_nothing(ledgers: Ledgers) -> None:
     """An empty ledger, and one charged for nothing, has spent 0."""
     ledger = ledgers.open(_BUDGET)
-    expect(_spent(ledger) == 0.0, seen=f"{_spent(ledger)} when empty", expected=0.0)
+    expect(_get_epsilon(ledger) == 0.0, seen=f"{_get_epsilon(ledger)} when empty", expected=0.0)
     ledger.charge(Nothing(), cohort=_ALL, capacity=1000)
     ledger.charge(Repeated(event=_FULL, count=0), cohort=_ALL)
-    expect(_spent(ledger) == 0.0, seen=f"{_spent(ledger)} for nothing", expected=0.0)
+    expect(_get_epsilon(ledger) == 0.0, seen=f"{_get_epsilon(ledger)} for nothing", expected=0.0)
 
 
 def no_privacy_costs_everything(ledgers: Ledgers) -> None:
@@ -78,7 +78,7 @@ def no_privacy_costs_everything(ledgers: Ledgers) -> None:
     _expect_raises(BudgetExceeded, ledgers.open(_BUDGET), NonPrivate())
     free = ledgers.open(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
     free.charge(NonPrivate(), cohort=_ALL)
-    expect(_spent(free) == math.inf, seen=_spent(free), expected=math.inf)
+    expect(_get_epsilon(free) == math.inf, seen=_get_epsilon(free), expected=math.inf)
 
 
 def unknown_events_are_refused_at_any_depth(ledgers: Ledgers) -> None:
@@ -91,7 +91,10 @@ def unknown_events_are_refused_at_any_depth(ledgers: Ledgers) -> None:
 
 def order_of_charges_is_irrelevant(ledgers: Ledgers) -> None:
     """The same charges in any order spend the same."""
-    costs = [_spent(_charged(ledgers, order)) for order in itertools.permutations(_PARTS)]
+    costs = [
+        _get_epsilon(_open_charged_ledger(ledgers, order))
+        for order in itertools.permutations(_PARTS)
+    ]
     alike = max(costs) - min(costs) <= 1e-12 * max(costs)
     expect(alike, seen=f"from {min(costs)} to {max(costs)}", expected="one cost")
 
@@ -102,29 +105,42 @@ def disjoint_cohorts_take_the_worst(ledgers: Ledgers) -> None:
     apart.charge(_PARTS[0], cohort=_EARLY)
     apart.charge(_PARTS[1], cohort=_LATE)
     dearest = epsilon_at(_PARTS[:1], _BUDGET.delta)
-    expect(_close(_spent(apart), dearest), seen=_spent(apart), expected=dearest)
+    expect(_is_close(_get_epsilon(apart), dearest), seen=_get_epsilon(apart), expected=dearest)
 
 
 def overlapping_cohorts_add_up(ledgers: Ledgers) -> None:
     """A user in two cohorts pays for both, even if it is one user alone."""
     first = Charge(event=_PARTS[0], cohort=Cohort(first=0, last=51))
     second = Charge(event=_PARTS[1], cohort=_LATE)
-    met = ledgers.open(_BUDGET)
-    met.charge_all([first, second])
-    both = epsilon_at(_PARTS[:2], _BUDGET.delta)
-    expect(_close(_spent(met), both), seen=_spent(met), expected=both)
+    ledger = ledgers.open(_BUDGET)
+    ledger.charge_all([first, second])
+    total = epsilon_at(_PARTS[:2], _BUDGET.delta)
+    expect(_is_close(_get_epsilon(ledger), total), seen=_get_epsilon(ledger), expected=total)
 
 
 def more_charges_never_cost_less(ledgers: Ledgers) -> None:
     """Each charge raises what is spent and lowers what remains; so does capacity."""
-    costs = [_spent(_charged(ledgers, _PARTS[:n])) for n in range(len(_PARTS) + 1)]
+    costs = [
+        _get_epsilon(_open_charged_ledger(ledgers, _PARTS[:n])) for n in range(len(_PARTS) + 1)
+    ]
     expect(costs == sorted(set(costs)), seen=f"costs {costs}", expected="each above the last")
     ledger = ledgers.open(_BUDGET)
     ledger.charge(_PARTS[2], cohort=_ALL, capacity=3)
-    cost, once = _spent(ledger), _spent(_charged(ledgers, _PARTS[2:]))
-    expect(cost > once, seen=f"{cost} for three, {once} for one", expected="more for three")
-    left = ledger.remaining().epsilon
-    expect(_close(left + cost, _BUDGET.epsilon), seen=f"{left} remain", expected="the rest")
+    cost, single_cost = (
+        _get_epsilon(ledger),
+        _get_epsilon(_open_charged_ledger(ledgers, _PARTS[2:])),
+    )
+    expect(
+        cost > single_cost,
+        seen=f"{cost} for three, {single_cost} for one",
+        expected="more for three",
+    )
+    remainder = ledger.remaining().epsilon
+    expect(
+        _is_close(remainder + cost, _BUDGET.epsilon),
+        seen=f"{remainder} remain",
+        expected="the rest",
+    )
 
 
 def refusal_leaves_no_trace(ledgers: Ledgers) -> None:
@@ -143,22 +159,24 @@ def bills_are_paid_whole_or_not_at_all(ledgers: Ledgers) -> None:
     for last, kind in ((_FULL, BudgetExceeded), (_Unheard(), UnsupportedEvent)):
         bill = [*lines, Charge(event=last, cohort=_ALL)]
         _expect_raises(kind, ledger, partial(ledger.charge_all, bill))
-    paid = tuple(ledger.charge_all(lines))
-    whole = paid == ledger.receipts and [r.event for r in paid] == [c.event for c in lines]
-    expect(whole, seen=ledger.receipts, expected="one receipt per line")
+    receipts = tuple(ledger.charge_all(lines))
+    is_complete = receipts == ledger.receipts and [r.event for r in receipts] == [
+        c.event for c in lines
+    ]
+    expect(is_complete, seen=ledger.receipts, expected="one receipt per line")
 
 
 def settling_only_lowers_and_only_once(ledgers: Ledgers) -> None:
     """What was used replaces the capacity: never above it, and never again."""
     ledger = ledgers.open(_BUDGET)
     receipt = ledger.charge(_PARTS[2], cohort=_ALL, capacity=4)
-    dear = _spent(ledger)
+    dear = _get_epsilon(ledger)
     _expect_raises(CapacityExceeded, ledger, lambda: ledger.settle(receipt, used=5))
     ledger.settle(receipt, used=2)
-    cheap = _spent(ledger)
+    cheap = _get_epsilon(ledger)
     expect(cheap < dear, seen=f"{cheap} after settling, {dear} before", expected="less")
-    for used in (0, 1, 2, 4):
-        _expect_raises(InvalidValue, ledger, partial(ledger.settle, receipt, used=used))
+    for count in (0, 1, 2, 4):
+        _expect_raises(InvalidValue, ledger, partial(ledger.settle, receipt, used=count))
 
 
 def charges_come_first(ledgers: Ledgers) -> None:
@@ -172,19 +190,23 @@ def charges_come_first(ledgers: Ledgers) -> None:
         Receipt(number=0, event=_PARTS[1], cohort=_ALL, capacity=1),
         Receipt(number=0, event=_PARTS[0], cohort=_ALL, capacity=9),
     )
-    for one in forged:
-        _expect_raises(InvalidValue, ledger, partial(ledger.settle, one, used=0))
+    for forgery in forged:
+        _expect_raises(InvalidValue, ledger, partial(ledger.settle, forgery, used=0))
 
 
 def written_ledgers_read_back(ledgers: Ledgers) -> None:
     """`dumps` and `loads` keep every receipt, open or settled, and what was spent."""
-    ledger = _charged(ledgers, _PARTS)
+    ledger = _open_charged_ledger(ledgers, _PARTS)
     ledger.settle(ledger.receipts[1], used=0)
     text = ledger.dumps()
     again = type(ledger).loads(text)
     same = (again.budget, again.receipts) == (ledger.budget, ledger.receipts)
     expect(same, seen=again.receipts, expected=ledger.receipts)
-    expect(_spent(again) == _spent(ledger), seen=_spent(again), expected=_spent(ledger))
+    expect(
+        _get_epsilon(again) == _get_epsilon(ledger),
+        seen=_get_epsilon(again),
+        expected=_get_epsilon(ledger),
+    )
     expect(again.dumps() == text, seen="another text", expected="the same text")
 
 
@@ -198,8 +220,15 @@ def another_accountant_agrees(ledgers: Ledgers) -> None:
     accountant = library.pld.PLDAccountant(neighboring_relation=relation)
     for receipt in receipts:
         accountant.compose(to_dp_event(receipt.cost))
-    theirs, ours = float(accountant.get_epsilon(budget.delta)), _spent(ledger)
-    expect(math.isclose(theirs, ours, rel_tol=1e-3), seen=ours, expected=f"{theirs}, by another")
+    library_epsilon, ledger_epsilon = (
+        float(accountant.get_epsilon(budget.delta)),
+        _get_epsilon(ledger),
+    )
+    expect(
+        math.isclose(library_epsilon, ledger_epsilon, rel_tol=1e-3),
+        seen=ledger_epsilon,
+        expected=f"{library_epsilon}, by another",
+    )
 
 
 def charges_chosen_by_answers_keep_the_promise(ledgers: Ledgers) -> None:
@@ -209,8 +238,8 @@ def charges_chosen_by_answers_keep_the_promise(ledgers: Ledgers) -> None:
     """
     bills = [bill for bill in _SECOND_BILLS if _admits(ledgers, _FIRST_BILL, bill)]
     delta = math.fsum(
-        chance * max(_delta_of(bill, _SMALL.epsilon - loss) for bill in [(0, 1.0), *bills])
-        for loss, chance in _losses(*_FIRST_BILL)
+        chance * max(_compute_delta(bill, _SMALL.epsilon - loss) for bill in [(0, 1.0), *bills])
+        for loss, chance in _list_losses(*_FIRST_BILL)
     )
     expect(delta <= _SMALL.delta, seen=f"delta {delta:.3g}", expected=f"at most {_SMALL.delta}")
 
@@ -226,7 +255,7 @@ def _admits(ledgers: Ledgers, *bills: tuple[int, float]) -> bool:
     return True
 
 
-def _losses(count: int, epsilon: float) -> list[tuple[float, float]]:
+def _list_losses(count: int, epsilon: float) -> list[tuple[float, float]]:
     """The privacy losses of so many responses, with their chances."""
     truth = 1 / (1 + math.exp(-epsilon))
     return [
@@ -238,20 +267,20 @@ def _losses(count: int, epsilon: float) -> list[tuple[float, float]]:
     ]
 
 
-def _delta_of(bill: tuple[int, float], epsilon: float) -> float:
-    losses = _losses(*bill)
+def _compute_delta(bill: tuple[int, float], epsilon: float) -> float:
+    losses = _list_losses(*bill)
     return math.fsum(p * -math.expm1(epsilon - loss) for loss, p in losses if loss > epsilon)
 
 
-def _spent(ledger: Any) -> float:
+def _get_epsilon(ledger: Any) -> float:
     return float(ledger.spent().epsilon)
 
 
-def _close(seen: float, expected: float) -> bool:
-    return math.isclose(seen, expected, rel_tol=1e-9)
+def _is_close(value: float, expected: float) -> bool:
+    return math.isclose(value, expected, rel_tol=1e-9)
 
 
-def _charged(ledgers: Ledgers, events: tuple[Event, ...]) -> Any:
+def _open_charged_ledger(ledgers: Ledgers, events: tuple[Event, ...]) -> Any:
     ledger = ledgers.open(_BUDGET)
     for event in events:
         ledger.charge(event, cohort=_ALL)

@@ -77,53 +77,59 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
     queries, best = policy_of(case).queries, dict[str, float]()
     for number, arrival in enumerate(arrivals(case)):
         searched = worst_users(case, arrival)
-        for name, found in searched.items():
-            most = queries[name].sensitivity
-            seen = f"{name}: {found.distance} between two users, over {found.branches} branches"
-            expect(found.distance <= most * (1 + _ROUNDING), seen=seen, expected=f"at most {most}")
-            best[name] = max(found.distance, best.get(name, 0.0))
+        for name, worst in searched.items():
+            bound = queries[name].sensitivity
+            observed = f"{name}: {worst.distance} between two users, over {worst.branches} branches"
+            expect(
+                worst.distance <= bound * (1 + _ROUNDING),
+                seen=observed,
+                expected=f"at most {bound}",
+            )
+            best[name] = max(worst.distance, best.get(name, 0.0))
         # The first arrival is in the run by hand.
         if number == 0 and case.trust != Trust.NONE:
             _expect_sums_move_no_more(case, searched)
     # Without a promise a bandit may ask for what no user of a small world ever sends.
     for name, distance in best.items() if case.trust != Trust.NONE else ():
-        most = queries[name].sensitivity
-        seen = f"{name}: a search that reaches {distance}"
-        expect(distance >= most / 2, seen=seen, expected=f"at least half of {most}")
+        bound = queries[name].sensitivity
+        observed = f"{name}: a search that reaches {distance}"
+        expect(distance >= bound / 2, seen=observed, expected=f"at least half of {bound}")
 
 
 def arrivals(case: Case) -> Iterator[Arrival]:
     """Some of the models that real runs post: the first is in the run by hand."""
     coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
-    yield _arrival(case, kept_turns(case)[USER - 1].posted, USER, coins)
-    yield from _met(case)
+    yield _build_arrival(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield from _list_later_arrivals(case)
 
 
 @lru_cache(maxsize=16)
-def _met(case: Case) -> list[Arrival]:
-    """Early in one replicate of a simulated run, and late in two."""
+def _list_later_arrivals(case: Case) -> list[Arrival]:
+    """List arrivals early in one replicate of a run and late in two."""
     scene, size = case.scene(case.arranged()), case.size
     carry = loop.begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
     step, _ = compiled(loop.advance, scene, carry, jnp.int32(0), length=size.segment)
-    found = []
+    later = []
     for round in range(0, size.horizon, size.segment):
         carry = step(scene, carry, jnp.int32(round))
         last = round + size.segment - 1
-        for one in {size.segment - 1: (0,), size.horizon - 1: (0, 1)}.get(last, ()):
-            model = jax.tree.map(lambda leaf, one=one: np.array(leaf[one]), carry.model)
-            coins = Stream.of(seed=SEED, replicate=one).at(POLICY, round=last)
-            found.append(_arrival(case, model, last, coins))
-    return found
+        for replicate in {size.segment - 1: (0,), size.horizon - 1: (0, 1)}.get(last, ()):
+            model = jax.tree.map(
+                lambda leaf, replicate=replicate: np.array(leaf[replicate]), carry.model
+            )
+            coins = Stream.of(seed=SEED, replicate=replicate).at(POLICY, round=last)
+            later.append(_build_arrival(case, model, last, coins))
+    return later
 
 
-def _arrival(case: Case, model: Tree, round: int, coins: Stream) -> Arrival:
+def _build_arrival(case: Case, model: Tree, round: int, coins: Stream) -> Arrival:
     since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
     clock = Clock(round=jnp.int32(round), since=since)
     return Arrival(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
 
 
 @struct
-class _Sent:
+class _Answers:
     """What a user sends: for each query one row per point, and the branch that the policy took."""
 
     parts: Mapping[str, Array]
@@ -150,7 +156,7 @@ class _Users:
         mask = np.where(allowed.any(1, keepdims=True), allowed, True)
         return np.concatenate([inside.reshape(len(inside), -1), mask, rewards[:, None]], axis=1)
 
-    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
+    def draw(self, rng: np.random.Generator, count: int) -> Floats:
         """Random users: long arms, short ones, arms all alike or nearly so, orthogonal ones."""
         shape = (count, self.facts.arms, self.facts.dim)
         features = edge(rng.normal(size=shape))
@@ -172,12 +178,12 @@ class _Users:
         arms, reward = self.split(rows.T)
         features: Floats = np.moveaxis(np.asarray(arms.features), -1, 0)
         allowed = np.asarray(arms.allowed).T
-        moved = features + step * self.facts.norm * rng.normal(size=features.shape)
+        shifted = features + step * self.facts.norm * rng.normal(size=features.shape)
         out = rng.random((len(rows), 1, 1)) < 0.5
-        moved = np.where(out, self.facts.norm * edge(moved), moved)
-        turned = allowed ^ (rng.random(allowed.shape) < 0.1)
-        other = np.where(rng.random(len(rows)) < 0.5, reward, self.rewards(rng, len(rows)))
-        return self.rows(moved, turned, other)
+        shifted = np.where(out, self.facts.norm * edge(shifted), shifted)
+        mask = allowed ^ (rng.random(allowed.shape) < 0.1)
+        rewards = np.where(rng.random(len(rows)) < 0.5, reward, self.rewards(rng, len(rows)))
+        return self.rows(shifted, mask, rewards)
 
     def rewards(self, rng: np.random.Generator, count: int) -> Floats:
         """The ends of the range and its middle."""
@@ -186,82 +192,93 @@ class _Users:
 
 
 @lru_cache(maxsize=32)
-def _sender(case: Case) -> Callable[[Floats, Arrival], _Sent]:
-    """What each of many users sends at an arrival, compiled once for a case."""
+def _compile_sender(case: Case) -> Callable[[Floats, Arrival], _Answers]:
+    """Compile what each of many users sends at an arrival."""
     policy, users = case.policy(), _Users(facts=case.problem)
 
-    def one(row: Array, arrival: Arrival) -> _Sent:
+    def answer(row: Array, arrival: Arrival) -> _Answers:
         # In single precision, as worlds draw them: ties are broken as in the real run.
         arms, reward = users.split(row.astype(jnp.float32))
         action = policy.act(arrival.model, arms, arrival.clock, arrival.coins)
         records = policy.record(arrival.model, arms, action, reward)
-        parts = {name: _parts(query, records[name]) for name, query in policy.queries.items()}
+        parts = {
+            name: _encode_parts(query, records[name]) for name, query in policy.queries.items()
+        }
         marks = [(leaf != 0).ravel() for leaf in map(jnp.asarray, jax.tree.leaves(records))]
         branch = jnp.concatenate([jnp.asarray(action)[None], *marks]).astype(jnp.int32)
-        return _Sent(parts=parts, branch=branch)
+        return _Answers(parts=parts, branch=branch)
 
-    return jax.jit(jax.vmap(one, in_axes=(0, None)))
+    return jax.jit(jax.vmap(answer, in_axes=(0, None)))
 
 
-def _parts(query: Any, record: Tree) -> Array:
-    """The statistic, or the gradients at some points near and far: one row each."""
+def _encode_parts(query: Any, record: Tree) -> Array:
+    """Encode a record: its statistic, or its gradients at some points."""
     points = far_points(query.dim)[:6] if isinstance(query, BoundedLoss) else [NOWHERE]
     return jnp.stack([contribution(query, record, point) for point in points])
 
 
 def worst_users(case: Case, arrival: Arrival) -> Mapping[str, Found]:
     """For each query the two users found whose answers lie farthest apart."""
-    send, users = _sender(case), _Users(facts=case.problem)
+    send, users = _compile_sender(case), _Users(facts=case.problem)
     rng = np.random.default_rng(0)
-    rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
+    rows, best, branches = users.draw(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
-        sent = jax.tree.map(np.asarray, send(rows, arrival))
-        branches |= {mark.tobytes() for mark in sent.branch}
-        for name, parts in sent.parts.items():
+        answers = jax.tree.map(np.asarray, send(rows, arrival))
+        branches |= {mark.tobytes() for mark in answers.branch}
+        for name, parts in answers.parts.items():
             distance, pair = farthest(np.asarray(parts, np.float64))
             if name not in best or distance > best[name].distance:
                 best[name] = Found(distance=distance, pair=rows[pair], branches=0)
         if step is not None:
-            elite = np.concatenate([*(f.pair for f in best.values()), _one_a_branch(rows, sent)])
+            elite = np.concatenate(
+                [*(f.pair for f in best.values()), _pick_per_branch(rows, answers)]
+            )
             copies = np.resize(np.arange(len(elite)), _ROWS - len(elite))
             rows = np.concatenate([elite, users.near(rng, elite[copies], step)])
     return {
-        name: dataclasses.replace(found, branches=len(branches)) for name, found in best.items()
+        name: dataclasses.replace(worst, branches=len(branches)) for name, worst in best.items()
     }
 
 
-def _one_a_branch(rows: Floats, sent: _Sent) -> Floats:
-    """Of each of some branches the user who sends the most."""
-    size = sum(lengths(np.asarray(p, np.float64)).max(-1) for p in sent.parts.values())
-    _, which = np.unique(sent.branch, axis=0, return_inverse=True)
+def _pick_per_branch(rows: Floats, answers: _Answers) -> Floats:
+    """Pick from each branch the user who sends the most."""
+    size = sum(lengths(np.asarray(p, np.float64)).max(-1) for p in answers.parts.values())
+    _, branches = np.unique(answers.branch, axis=0, return_inverse=True)
     # Of rows with the same branch, the last one in this order stays.
-    most = {int(which.ravel()[place]): int(place) for place in np.argsort(size)}
-    return rows[list(most.values())[:_BRANCHES]]
+    places = {int(branches.ravel()[place]): int(place) for place in np.argsort(size)}
+    return rows[list(places.values())[:_BRANCHES]]
 
 
 def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None:
     """Drive the worst users through the real run, with the same noise, and look at every sum."""
-    for name, found in searched.items():
-        first, second = (_told(case, row) for row in found.pair)
+    for name, worst in searched.items():
+        first, second = (_run_with_user(case, row) for row in worst.pair)
         for run in (first, second):
             expect_same_public(run.turns, kept_turns(case), f"the worst users for {name}")
         moves = dict[str, float]()
-        for (_, asked, one), (_, _, other) in zip(first.told, second.told, strict=True):
-            privatizer = first.privatizers[asked]
-            expect_same_facts(asked, one, other)
-            moved, most = _moved(privatizer, one, other), most_moved(privatizer, rounding=_ROUNDING)
-            seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
-            expect(moved <= most, seen=seen, expected=f"at most {most}")
-            moves[asked] = max(moved, moves.get(asked, 0.0))
+        for (_, query_name, release), (_, _, other_release) in zip(
+            first.told, second.told, strict=True
+        ):
+            privatizer = first.privatizers[query_name]
+            expect_same_facts(query_name, release, other_release)
+            distance, bound = (
+                _measure_move(privatizer, release, other_release),
+                most_moved(privatizer, rounding=_ROUNDING),
+            )
+            observed = (
+                f"{query_name}: a release that moves by {distance}, with the worst users for {name}"
+            )
+            expect(distance <= bound, seen=observed, expected=f"at most {bound}")
+            moves[query_name] = max(distance, moves.get(query_name, 0.0))
         # Whatever breaks ties, a released sum moves; a fit may look where these two are alike.
         if name in moves and not isinstance(first.privatizers[name].query, BoundedLoss):
-            seen = f"{name}: a release that moves by {moves[name]}"
-            half = moves[name] >= found.distance / 2
-            expect(half, seen=seen, expected=f"{found.distance}, as was searched for")
+            observed = f"{name}: a release that moves by {moves[name]}"
+            half = moves[name] >= worst.distance / 2
+            expect(half, seen=observed, expected=f"{worst.distance}, as was searched for")
 
 
-def _told(case: Case, row: Floats) -> Retold:
-    """The usual run with one other user, and all that it tells."""
+def _run_with_user(case: Case, row: Floats) -> Retold:
+    """Replay the usual run with one user changed."""
     arms, reward = _Users(facts=case.problem).split(row)
 
     def show(usual: Arms) -> Arms:
@@ -271,25 +288,25 @@ def _told(case: Case, row: Floats) -> Retold:
     def earn(usual: Any) -> Any:
         return np.asarray(reward, usual.dtype)
 
-    return with_one_other(case, show=show, earn=earn, change=_talkative)
+    return with_one_other(case, show=show, earn=earn, change=_show_every_sum)
 
 
-def _talkative(privatizer: Privatizer) -> Privatizer:
-    """The same privatizer, whose fits tell every sum; without noise that sums do not show."""
+def _show_every_sum(privatizer: Privatizer) -> Privatizer:
+    """Make fits return every sum, and silence noise that replaces a statistic."""
     privatizer = summed(privatizer)
     if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
         return privatizer
-    made: Any = privatizer
-    telltale = Telltale(steps=made.query.minimizer.steps)
+    fit: Any = privatizer
+    telltale = Telltale(steps=fit.query.minimizer.steps)
     telling: Privatizer = dataclasses.replace(
-        made, query=dataclasses.replace(made.query, minimizer=telltale)
+        fit, query=dataclasses.replace(fit.query, minimizer=telltale)
     )
     return telling
 
 
-def _moved(privatizer: Privatizer, one: Released, other: Released) -> float:
-    """How far the sum that was told moved; of a fit, the one that moved most."""
+def _measure_move(privatizer: Privatizer, first: Released, second: Released) -> float:
+    """Measure how far a release moved; for a fit, its most moved sum."""
     query: Any = privatizer.query
     fit = isinstance(query, BoundedLoss)
-    moved = one.point - other.point if fit else one.total - other.total
-    return float(lengths(np.reshape(moved, (-1, query.dim if fit else query.size))).max())
+    difference = first.point - second.point if fit else first.total - second.total
+    return float(lengths(np.reshape(difference, (-1, query.dim if fit else query.size))).max())

@@ -50,7 +50,7 @@ def pure_epsilon(event: Any) -> float:
 
 
 def published_deviation(privatizer: Any, promise: Guarantee, *, by_phases: bool) -> float:
-    """That of the published coins for the cohort that needs most of them.
+    """Compute the published deviation for the cohort that needs most coins.
 
     The constants are for vectors no longer than 1. Clients' answers are as long as their radius,
     and two clients are always counted as a cohort; records of zeros are written as zeros.
@@ -63,4 +63,4 @@ def published_deviation(privatizer: Any, promise: Guarantee, *, by_phases: bool)
         else vector_sum(users=users, size=query.size, **terms)
         for users in least.union(privatizer.schedule.sizes)
     )
-    return float(longest * max(one.std for one in proved))
+    return float(longest * max(noise.std for noise in proved))

@@ -26,7 +26,7 @@ from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
 
 _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
 # What the users of a cohort add together: a draw of one of them says nothing.
-_SHARED = (Binomial, ExactBinomial, Response, ExactResponse)
+_COHORT_NOISES = (Binomial, ExactBinomial, Response, ExactResponse)
 # Of whose numbers the noisiest ones have the deviation that is stated, and all of them this share.
 _ROUNDED, _SHARE = (Compass, ExactCompass), 0.85
 
@@ -48,32 +48,32 @@ class MechanismCase:
             return self.noise.corner
         center = np.atleast_1d(np.asarray(getattr(self.noise, "center", 0.0), np.float64))
         size = getattr(self.noise, "dimension", None)
-        known = len(center) if hasattr(self.noise, "center") else 2
-        return np.resize(center, known if size is None else int(size))
+        length = len(center) if hasattr(self.noise, "center") else 2
+        return np.resize(center, length if size is None else int(size))
 
 
 def added_alone(case: MechanismCase) -> bool:
     """Whether it is added to one vector; others protect the sum of many users, or all prefixes."""
-    return hasattr(case.noise, "add") and not isinstance(case.noise, _SHARED)
+    return hasattr(case.noise, "add") and not isinstance(case.noise, _COHORT_NOISES)
 
 
 @lru_cache(maxsize=8)
-def _drawn(case: MechanismCase) -> Floats:
-    """What is added, one row per draw."""
+def _draw_noise(case: MechanismCase) -> Floats:
+    """Draw what the noise adds, one row per draw."""
     vector = case.place
     if case.noise.idealized:
-        return np.asarray(_many(case.noise, jnp.asarray(vector)), np.float64) - vector
+        return np.asarray(_draw_many(case.noise, jnp.asarray(vector)), np.float64) - vector
     source = np.random.default_rng(7).bytes
     return np.stack([np.asarray(case.noise.add(vector, source)) for _ in range(_EXACT)]) - vector
 
 
 @jax.jit
-def _many(noise: Any, vector: Array) -> Array:
-    def one(copy: Array) -> Array:
+def _draw_many(noise: Any, vector: Array) -> Array:
+    def draw(copy: Array) -> Array:
         added: Array = noise.add(vector, Stream.of(seed=7, replicate=copy).at(DEVICE))
         return added
 
-    return jax.vmap(one)(jnp.arange(_DRAWS, dtype=jnp.uint32))
+    return jax.vmap(draw)(jnp.arange(_DRAWS, dtype=jnp.uint32))
 
 
 @law(cheap=True)
@@ -109,19 +109,19 @@ def its_event_is_about_its_deviation(case: MechanismCase) -> None:
 @law(when=added_alone)
 def draws_are_fresh(case: MechanismCase) -> None:
     """No two draws from different places of the randomness are alike, unless it is a coin."""
-    drawn = _drawn(case)
+    draws = _draw_noise(case)
     coin = hasattr(case.noise, "reports")
-    alike = len(drawn) - len(np.unique(drawn, axis=0))
-    expect(coin or 2 * alike < len(drawn), seen=f"{alike} draws again", expected="fresh ones")
-    expect(np.ptp(drawn) > 0, seen="one draw for all", expected="fresh ones")
+    alike = len(draws) - len(np.unique(draws, axis=0))
+    expect(coin or 2 * alike < len(draws), seen=f"{alike} draws again", expected="fresh ones")
+    expect(np.ptp(draws) > 0, seen="one draw for all", expected="fresh ones")
 
 
 @law(when=added_alone)
 def draws_have_mean_zero(case: MechanismCase) -> None:
     """At the vector of `place` no coordinate is shifted (normal test, 1e-6 over all)."""
-    drawn = _drawn(case)
-    room = normal_bound(drawn.shape[1]) * drawn.std() / math.sqrt(len(drawn))
-    worst = float(np.abs(drawn.mean(axis=0)).max())
+    draws = _draw_noise(case)
+    room = normal_bound(draws.shape[1]) * draws.std() / math.sqrt(len(draws))
+    worst = float(np.abs(draws.mean(axis=0)).max())
     expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
 
 
@@ -130,4 +130,4 @@ def draws_have_the_stated_deviation(case: MechanismCase) -> None:
     """Their mean square is the stated one (normal test, 1e-6); 2/3 and 3/2 of it are rejected."""
     share = _SHARE if isinstance(case.noise, _ROUNDED) else 1.0
     fits = partial(fits_squares, share=share)
-    expect_deviation(_drawn(case), float(case.noise.std), fits=fits, law=None)
+    expect_deviation(_draw_noise(case), float(case.noise.std), fits=fits, law=None)

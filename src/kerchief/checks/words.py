@@ -103,47 +103,65 @@ def noise_is_of_the_word_printed(case: Case) -> None:
     published for coins by a theorem; the bill fits the promise. Nothing is ever put in a word's
     place: it is refused with InvalidValue. A word that someone has added may be of any class.
     """
-    words = MECHANISMS_OF[case.promise().trust]
-    ours = set(WORDS[case.trust])
-    expect(ours <= set(words), seen=list(words), expected=f"all of {list(WORDS[case.trust])}")
-    for word in words:
-        other = dataclasses.replace(case, mechanism=word)
-        epsilon = _PROVED if word == _THEOREM else None
+    mechanisms = MECHANISMS_OF[case.promise().trust]
+    expected = set(WORDS[case.trust])
+    expect(
+        expected <= set(mechanisms),
+        seen=list(mechanisms),
+        expected=f"all of {list(WORDS[case.trust])}",
+    )
+    for mechanism in mechanisms:
+        variant = dataclasses.replace(case, mechanism=mechanism)
+        epsilon = _PROVED if mechanism == _THEOREM else None
         try:
-            made = other.arranged(epsilon, horizon=_SHORT if word in _BITS else None)
+            bandit = variant.arranged(epsilon, horizon=_SHORT if mechanism in _BITS else None)
         except InvalidValue:
-            expect(word != case.mechanism, seen=f"{word} is refused", expected="its own noise")
+            expect(
+                mechanism != case.mechanism,
+                seen=f"{mechanism} is refused",
+                expected="its own noise",
+            )
             continue
-        ledger = case.make_ledger(other.promise(epsilon))
-        pay(made.privatizers, ledger, horizon=_SHORT if word in _BITS else users_of(other, made))
-        for name, privatizer in made.privatizers.items():
-            _expect_word(other, name, privatizer)
+        ledger = case.make_ledger(variant.promise(epsilon))
+        pay(
+            bandit.privatizers,
+            ledger,
+            horizon=_SHORT if mechanism in _BITS else users_of(variant, bandit),
+        )
+        for name, privatizer in bandit.privatizers.items():
+            _expect_mechanism(variant, name, privatizer)
 
 
-def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
+def _expect_mechanism(case: Case, name: str, privatizer: Privatizer) -> None:
     # Noise of prefixes goes by the factor that mixes its seeds.
-    named_by = [one.factor if isinstance(one, ContinualNoise) else one for one in privatizer.noises]
-    found = [type(one) for one in named_by]
-    kinds, word = _kinds(case, privatizer) or found, case.mechanism
-    seen = f"{name}: {[kind.__name__ for kind in found]}"
-    wanted = f"{word}: {' or '.join(kind.__name__ for kind in kinds) or 'noise'}"
-    expect(all(kind in kinds for kind in found), seen=seen, expected=wanted)
-    expect(bool(found) == (case.trust != "none"), seen=seen, expected=wanted)
+    noises = [
+        noise.factor if isinstance(noise, ContinualNoise) else noise for noise in privatizer.noises
+    ]
+    classes = [type(noise) for noise in noises]
+    kinds, mechanism = _find_classes(case, privatizer) or classes, case.mechanism
+    observed = f"{name}: {[kind.__name__ for kind in classes]}"
+    expected = f"{mechanism}: {' or '.join(kind.__name__ for kind in kinds) or 'noise'}"
+    expect(all(kind in kinds for kind in classes), seen=observed, expected=expected)
+    expect(bool(classes) == (case.trust != "none"), seen=observed, expected=expected)
     noise: Any
     for noise in privatizer.noises:
-        if word in _BITS:
-            expect(noise.bits == _BITS[word], seen=f"{noise.bits} bits", expected=_BITS[word])
-        named = named_deviation(noise, privatizer)
-        close = named is None or math.isclose(float(noise.std), named, rel_tol=1e-6)
-        seen = f"{name}: a deviation of {noise.std}"
-        expect(close, seen=seen, expected=f"{named}, as {word} charges")
-        if word == _THEOREM:
-            published = _published(case, privatizer)
+        if mechanism in _BITS:
+            expect(
+                noise.bits == _BITS[mechanism], seen=f"{noise.bits} bits", expected=_BITS[mechanism]
+            )
+        deviation = named_deviation(noise, privatizer)
+        close = deviation is None or math.isclose(float(noise.std), deviation, rel_tol=1e-6)
+        observed = f"{name}: a deviation of {noise.std}"
+        expect(close, seen=observed, expected=f"{deviation}, as {mechanism} charges")
+        if mechanism == _THEOREM:
+            published = _compute_published_deviation(case, privatizer)
             above = 0 <= float(noise.std) - published <= float(noise.step)
-            expect(above, seen=seen, expected=f"{published}, or up to one step more, as published")
+            expect(
+                above, seen=observed, expected=f"{published}, or up to one step more, as published"
+            )
 
 
-def _kinds(case: Case, privatizer: Privatizer) -> tuple[type, ...]:
+def _find_classes(case: Case, privatizer: Privatizer) -> tuple[type, ...]:
     """The classes that the word may be of; none for a word that someone has added."""
     kinds = WORDS[case.trust].get(case.mechanism, ())
     if isinstance(privatizer.query, BoundedLoss) and kinds:
@@ -153,7 +171,7 @@ def _kinds(case: Case, privatizer: Privatizer) -> tuple[type, ...]:
     return (OneBit,) if single and case.mechanism == BEST and kinds else kinds
 
 
-def _published(case: Case, privatizer: Privatizer) -> float:
+def _compute_published_deviation(case: Case, privatizer: Privatizer) -> float:
     return published_deviation(
         privatizer, case.promise(_PROVED), by_phases=case.feedback == "phases"
     )
@@ -169,32 +187,34 @@ def noise_drawn_is_the_word_printed(case: Case) -> None:
     bits: their mean squares. Errors of 1e-6 each; a third too little, or too much, is rejected.
     Once more at a small epsilon, where a bandit has noise of another class there.
     """
-    made = case.arranged(_epsilon(case))
-    _expect_drawn(case, made)
+    bandit = case.arranged(_choose_epsilon(case))
+    _expect_noise(case, bandit)
     if case.trust == "local" and case.feedback == "totals":
-        other = case.arranged(_SMALL)
-        if _kinds_of(other) != _kinds_of(made):
-            _expect_drawn(case, other)
+        small_bandit = case.arranged(_SMALL)
+        if _list_noise_classes(small_bandit) != _list_noise_classes(bandit):
+            _expect_noise(case, small_bandit)
 
 
-def _kinds_of(made: Arranged) -> list[type]:
-    return [type(noise) for one in made.privatizers.values() for noise in one.noises]
+def _list_noise_classes(bandit: Arranged) -> list[type]:
+    return [
+        type(noise) for privatizer in bandit.privatizers.values() for noise in privatizer.noises
+    ]
 
 
-def _expect_drawn(case: Case, made: Arranged) -> None:
-    drawn = _drawn_by_phases if case.feedback == "phases" else _drawn_by_rounds
-    for name, draws in drawn(case, made).items():
-        noises: Any = made.privatizers[name].noises
+def _expect_noise(case: Case, bandit: Arranged) -> None:
+    draw = _draw_by_phases if case.feedback == "phases" else _draw_by_rounds
+    for name, draws in draw(case, bandit).items():
+        noises: Any = bandit.privatizers[name].noises
         if not noises:
-            seen = f"noise of {float(np.abs(draws.noise).max())}"
-            expect(not draws.noise.any(), seen=seen, expected="none, as nothing is promised")
+            observed = f"noise of {float(np.abs(draws.noise).max())}"
+            expect(not draws.noise.any(), seen=observed, expected="none, as nothing is promised")
         elif isinstance(noises[0], OneBit) and draws.single:
             _expect_bit(noises[0], draws)
         else:
             _expect_law(noises[0], draws)
 
 
-def _epsilon(case: Case) -> float | None:
+def _choose_epsilon(case: Case) -> float | None:
     """Where a word states the most there may be, an epsilon at which that is not far off."""
     if case.feedback == "phases" and case.mechanism in ("one-bit", "shortlist"):
         return 1.0
@@ -222,16 +242,16 @@ class _Draws:
 
 
 def _expect_law(noise: Any, draws: _Draws) -> None:
-    drawn = draws.noise / draws.stated[:, None]
+    scaled = draws.noise / draws.stated[:, None]
     if isinstance(noise, Laplace) and draws.single:
-        expect_deviation(drawn, 1 / math.sqrt(2), fits=fits_scale, law="laplace")
+        expect_deviation(scaled, 1 / math.sqrt(2), fits=fits_scale, law="laplace")
     elif isinstance(noise, Gaussian | ContinualNoise):
-        expect_deviation(drawn, 1.0)
+        expect_deviation(scaled, 1.0)
     else:
         # Up to a tenth: rounding states the most it adds.
         share = _SHARE if isinstance(noise, _AT_MOST) else 1.0
         fits = partial(fits_squares, share=share, slack=0.1)
-        expect_deviation(drawn, 1.0, fits=fits, law=None)
+        expect_deviation(scaled, 1.0, fits=fits, law=None)
 
 
 def _expect_bit(noise: OneBit, draws: _Draws) -> None:
@@ -256,8 +276,8 @@ class _Telling:
     inner: Any
     outlook: Outlook = static()
 
-    def __getattr__(self, word: str) -> Any:
-        return getattr(self.inner, word)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def open(self) -> tuple[Tree, Tree]:
         memory, tally = self.inner.open()
@@ -270,45 +290,49 @@ class _Telling:
         return release, (now, release.total, jnp.asarray(release.noise, jnp.float64))
 
 
-def _drawn_by_rounds(case: Case, made: Arranged) -> dict[str, _Draws]:
+def _draw_by_rounds(case: Case, bandit: Arranged) -> dict[str, _Draws]:
     """What the engine adds to the first release of every sum that comes first."""
     sums: dict[str, Any] = {
         name: p
-        for name, p in made.privatizers.items()
+        for name, p in bandit.privatizers.items()
         if not isinstance(p.query, BoundedLoss) and not isinstance(p.schedule, OnDemand)
     }
     loud = {name: _Telling(inner=p, outlook=p.outlook) for name, p in sums.items()}
     quiet = {name: _Telling(inner=bare(p), outlook=p.outlook) for name, p in sums.items()}
     schedules = [p.schedule for p in sums.values()]
     length = min((int(s.ends[0]) if isinstance(s, At) else 1 for s in schedules), default=0)
-    ends = [_after(case, made, told, length) for told in (loud, quiet) if sums]
-    found = {}
-    for name, one in sums.items():
+    ends = [
+        _play_until(case, bandit, replacements, length) for replacements in (loud, quiet) if sums
+    ]
+    draws = {}
+    for name, privatizer in sums.items():
         (_, noisy, stated), (_, exact, _) = (end.memory[name] for end in ends)
         if (np.asarray(ends[0].used[name]) > 0).all():
-            found[name] = _Draws.of(noisy, exact, stated, single=isinstance(one.schedule, Every))
-    return found
+            draws[name] = _Draws.of(
+                noisy, exact, stated, single=isinstance(privatizer.schedule, Every)
+            )
+    return draws
 
 
-def _after(case: Case, made: Arranged, told: Any, length: int) -> Any:
-    privatizers = {**made.privatizers, **told}
-    scene = case.scene(Arranged(policy=made.policy, privatizers=privatizers))
+def _play_until(case: Case, bandit: Arranged, replacements: Any, length: int) -> Any:
+    privatizers = {**bandit.privatizers, **replacements}
+    scene = case.scene(Arranged(policy=bandit.policy, privatizers=privatizers))
     carry = loop.begin(scene, jnp.arange(_COPIES[case.feedback], dtype=jnp.uint32))
     step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
     return step(scene, carry, jnp.int32(0))
 
 
-def _drawn_by_phases(case: Case, made: Arranged) -> dict[str, _Draws]:
+def _draw_by_phases(case: Case, bandit: Arranged) -> dict[str, _Draws]:
     """What the engine adds to the release of the first phase."""
-    policy: Any = made.policy
-    first = phases_of(policy, made.privatizers)[0]
-    quiet = {name: silenced(p) for name, p in made.privatizers.items()}
+    policy: Any = bandit.policy
+    first = phases_of(policy, bandit.privatizers)[0]
+    quiet = {name: silenced(p) for name, p in bandit.privatizers.items()}
     ends = []
-    for privatizers in (made.privatizers, quiet):
+    for privatizers in (bandit.privatizers, quiet):
         scene = phase_scene(case, Arranged(policy=policy, privatizers=privatizers))
         start = begun(scene, _COPIES[case.feedback])
         ends.append(phase_after(case, scene, start, first).last)
-    asked = np.asarray(ends[0].count) > 0
-    (noisy, exact), stated = (end.total[asked] for end in ends), ends[0].noise[asked]
-    single = not made.privatizers[ANSWERS].noisy_device
+    is_asked = np.asarray(ends[0].count) > 0
+    (noisy, exact), stated = (end.total[is_asked] for end in ends), ends[0].noise[is_asked]
+    single = not bandit.privatizers[ANSWERS].noisy_device
     return {ANSWERS: _Draws.of(noisy, exact, stated, single=single)}

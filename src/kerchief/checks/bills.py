@@ -145,7 +145,10 @@ def refusal_leaves_no_trace(case: Case) -> None:
 
 
 def _build_full_charge(budget: Guarantee) -> Event:
-    """Build an event that takes up a whole budget."""
+    """Build an event that takes up a whole budget.
+
+    It adds up with the noise of the trust model by a formula.
+    """
     if budget.trust is Trust.SHUFFLE:
         return Gaussian(noise_multiplier=gaussian_noise_multiplier(budget.epsilon, budget.delta))
     return Zcdp(rho=zcdp_rho(budget.epsilon, budget.delta))

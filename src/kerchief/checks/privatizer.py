@@ -243,7 +243,10 @@ def audit_finds_no_more_than_promised(protocol: PrivatizerCase) -> None:
 
 
 def _draw_views(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
-    """Draw the sums of many copies in which this user comes first."""
+    """Draw the sums of many copies in which this user comes first.
+
+    Axes are copy, sum and number.
+    """
     users = [_build_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
     releases = released_by_many(protocol, protocol.brief(), users, seed=seed)
     return np.concatenate([np.asarray(told(protocol, release)) for release in releases], axis=1)

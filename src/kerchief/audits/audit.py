@@ -43,7 +43,7 @@ class Test:
 
     def scores(self, views: Floats) -> Floats:
         """How much each run looks like one of the first population."""
-        return _flat(views, self.places) @ self.direction
+        return _flatten_views(views, self.places) @ self.direction
 
     def says(self, views: Floats) -> tuple[int, int]:
         """How many of these runs it takes for the first population, and for the second."""
@@ -59,18 +59,20 @@ def train(one: Floats, other: Floats) -> Test:
     of the runs, for the first few places and for all of them; the other half chooses among them,
     and the thresholds. Views are by run, place and number.
     """
-    half, most = len(one) // 2, one.shape[1]
-    found = []
-    for count in sorted({min(count, most) for count in (1, 4, 16, most)}):
-        direction = _fisher(_flat(one[:half], count), _flat(other[:half], count))
+    half, place_count = len(one) // 2, one.shape[1]
+    candidates = []
+    for count in sorted({min(count, place_count) for count in (1, 4, 16, place_count)}):
+        direction = _fit_direction(
+            _flatten_views(one[:half], count), _flatten_views(other[:half], count)
+        )
         test = Test(places=count, direction=direction)
-        found.append(_thresholds(test, one[half:], other[half:]))
-    return max(found, key=lambda pair: pair[0])[1]
+        candidates.append(_choose_thresholds(test, one[half:], other[half:]))
+    return max(candidates, key=lambda pair: pair[0])[1]
 
 
-def _thresholds(test: Test, one: Floats, other: Floats) -> tuple[float, Test]:
-    """The test with the thresholds that prove most, and about how much."""
-    first, second = np.sort(test.scores(one)), np.sort(test.scores(other))
+def _choose_thresholds(test: Test, first_views: Floats, second_views: Floats) -> tuple[float, Test]:
+    """Choose the thresholds that prove most; return about how much, and the test."""
+    first, second = np.sort(test.scores(first_views)), np.sort(test.scores(second_views))
     values = np.unique(np.quantile(np.concatenate([first, second]), _SHARES))
     # Between two values, not at one: equal runs may differ in the last bit of their scores.
     cuts = np.concatenate([[-np.inf], (values[:-1] + values[1:]) / 2, [np.inf]])
@@ -78,14 +80,14 @@ def _thresholds(test: Test, one: Floats, other: Floats) -> tuple[float, Test]:
     # A row for each lower threshold, a column for each upper one.
     right = below[1][:, None] + (len(first) - below[0])[None, :]
     wrong = below[0][:, None] + (len(second) - below[1])[None, :]
-    proved = np.where(cuts[:, None] <= cuts[None, :], _about(right, wrong), -np.inf)
+    proved = np.where(cuts[:, None] <= cuts[None, :], _estimate_log_odds(right, wrong), -np.inf)
     low, high = np.unravel_index(int(np.argmax(proved)), proved.shape)
-    chosen = dataclasses.replace(test, low=float(cuts[low]), high=float(cuts[high]))
-    return float(proved[low, high]), chosen
+    best_test = dataclasses.replace(test, low=float(cuts[low]), high=float(cuts[high]))
+    return float(proved[low, high]), best_test
 
 
-def _about(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> Floats:
-    """About what so many guesses prove: log odds, less some deviations (Wilson's interval)."""
+def _estimate_log_odds(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> Floats:
+    """Estimate the log odds that guesses prove, less some deviations (Wilson)."""
     count, z = np.maximum(right + wrong, 1), _CAREFUL
     share = right / count
     midpoint = share + z**2 / (2 * count)
@@ -95,14 +97,14 @@ def _about(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> Floats:
     return odds
 
 
-def _flat(views: Floats, places: int) -> Floats:
+def _flatten_views(views: Floats, places: int) -> Floats:
     return views[:, :places].reshape(len(views), -1)
 
 
-def _fisher(one: Floats, other: Floats) -> Floats:
-    gap = one.mean(0) - other.mean(0)
-    spread = (np.atleast_2d(np.cov(one.T)) + np.atleast_2d(np.cov(other.T))) / 2
-    values, vectors = np.linalg.eigh(spread)
+def _fit_direction(first: Floats, second: Floats) -> Floats:
+    gap = first.mean(0) - second.mean(0)
+    covariance = (np.atleast_2d(np.cov(first.T)) + np.atleast_2d(np.cov(second.T))) / 2
+    values, vectors = np.linalg.eigh(covariance)
     # What does not vary tells everything: its weight is as large as arithmetic allows.
     floor = max(float(values[-1]), 1e-300) * 1e-9
     weights: Floats = vectors @ ((vectors.T @ gap) / np.maximum(values, floor))
@@ -152,18 +154,18 @@ class Audit:
 
 
 def said(word: str, *noises: object) -> str:
-    """A noise by its word and its classes, where that of prefixes goes by what mixes its seeds.
+    """Describe noise by its mechanism and classes; prefix noise by its factor.
 
     >>> from kerchief.mechanisms.gaussian import Gaussian
     >>> said("best", Gaussian(std=1.0, sensitivity=1.0))
     'best (Gaussian)'
     """
-    kinds = (type(getattr(one, "factor", one)).__name__ for one in noises)
+    kinds = (type(getattr(noise, "factor", noise)).__name__ for noise in noises)
     return f"{word} ({', '.join(dict.fromkeys(kinds))})"
 
 
 def check_runs(runs: int) -> int:
-    """How often each population is played: enough to train a test and to count."""
+    """Check that a population is played often enough to train a test and count."""
     return whole("runs", runs, low=200, high=10**7)
 
 
@@ -185,16 +187,18 @@ def look(
     the coins that choose among the runs that are told apart; the bound is wrong with a chance of
     `failure`.
     """
-    one, other = views
-    half = check_runs(len(one)) // 2
-    if one.shape != other.shape:
-        raise InvalidValue(f"views have shapes {one.shape} and {other.shape}; they must be equal")
+    first_views, second_views = views
+    half = check_runs(len(first_views)) // 2
+    if first_views.shape != second_views.shape:
+        raise InvalidValue(
+            f"views have shapes {first_views.shape} and {second_views.shape}; they must be equal"
+        )
     between("failure", failure, 0.0, 1.0)
-    test = train(one[:half], other[:half])
-    one, other = one[half : 2 * half], other[half : 2 * half]
-    trials, first = _chosen(half, seed)
-    hits, misses = test.says(one[:first])
-    alarms, rejections = test.says(other[: trials - first])
+    test = train(first_views[:half], second_views[:half])
+    first_views, second_views = first_views[half : 2 * half], second_views[half : 2 * half]
+    trials, first = _split_runs(half, seed)
+    hits, misses = test.says(first_views[:first])
+    alarms, rejections = test.says(second_views[: trials - first])
     right, wrong = hits + rejections, misses + alarms
     return Audit(
         name=name,
@@ -205,14 +209,15 @@ def look(
         failure=failure,
         counts={"replicates": len(views[0]), "guesses": right + wrong, "right": right},
         noise=noise,
-        curve=_curve(test.scores(one), test.scores(other)),
+        curve=_compute_curve(test.scores(first_views), test.scores(second_views)),
     )
 
 
-def _chosen(half: int, seed: int) -> tuple[int, int]:
-    """How many runs are told apart, and how many of them a fair coin each gives the first.
+def _split_runs(half: int, seed: int) -> tuple[int, int]:
+    """Choose how many runs to tell apart, and how many of the first population.
 
-    A few fewer than there are, so that neither population runs out.
+    A fair coin chooses the population of each. They are a few fewer than there are, so that
+    neither population runs out.
     """
     trials = 2 * half - math.ceil(_UNEVEN * math.sqrt(2 * half))
     rng, first = np.random.default_rng([seed, half]), trials
@@ -221,11 +226,11 @@ def _chosen(half: int, seed: int) -> tuple[int, int]:
     return trials, first
 
 
-def _curve(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+def _compute_curve(first_scores: Floats, second_scores: Floats) -> tuple[Floats, Floats]:
     """Rates of false alarms and of hits, over all thresholds."""
-    thresholds = np.quantile(np.concatenate([one, other]), np.linspace(0, 1, 201))
+    thresholds = np.quantile(np.concatenate([first_scores, second_scores]), np.linspace(0, 1, 201))
     alarms, hits = (
         1 - np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores)
-        for scores in (other, one)
+        for scores in (second_scores, first_scores)
     )
     return alarms, hits

@@ -12,7 +12,7 @@ from kerchief.privacy.external import beta_quantile, binomial_chances
 
 
 def likely_above(hits: int, trials: int, *, failure: float) -> float:
-    """A number that the chance of a hit exceeds, but for this probability of being wrong.
+    """Lower confidence bound on the chance of a hit.
 
     Clopper and Pearson 1934: exact for every number of trials.
 
@@ -26,7 +26,7 @@ def likely_above(hits: int, trials: int, *, failure: float) -> float:
 def guess_lower(
     *, right: int, wrong: int, trials: int, delta: float, failure: float = 0.05
 ) -> float:
-    """ε must be at least this, if so many runs were assigned to their population.
+    """Bound ε from below by how many runs were assigned to their population.
 
     Each of the trials is of one of two populations, by a fair coin, and a test guesses which, or
     says nothing. Under (ε, δ) a right guess is at most e^ε times as likely as a wrong one, and δ
@@ -35,8 +35,8 @@ def guess_lower(
     between("failure", failure, 0.0, 1.0)
     at_least("delta", delta, 0.0)
     whole("wrong", wrong, low=0, high=whole("trials", trials) - whole("right", right, low=0))
-    given = _given_away(trials, delta, failure / 10) if delta else 0
-    clean = right - given
+    leaks = _bound_leaks(trials, delta, failure / 10) if delta else 0
+    clean = right - leaks
     if clean <= 0:
         return 0.0
     chance = likely_above(clean, clean + wrong, failure=failure * 9 / 10)
@@ -46,7 +46,7 @@ def guess_lower(
 def one_run_lower(
     *, guesses: int, right: int, canaries: int, delta: float, failure: float = 0.05
 ) -> float:
-    """ε must be at least this, if so many canaries of a single run were guessed.
+    """Bound ε from below by how many canaries of a single run were guessed.
 
     Each canary is in the data or not by a fair coin of its own. Steinke, Nasr and Jagielski 2023,
     Theorem 5.2: under (ε, δ) the number of right guesses is about as large as that of coins which
@@ -60,11 +60,11 @@ def one_run_lower(
     def surprise(epsilon: float) -> float:
         """A bound on the chance of so many right guesses, if ε were this."""
         chances = binomial_chances(guesses, 1 / (1 + math.exp(-epsilon)))
-        tail, most, below = math.fsum(chances[right:]), 0.0, 0.0
+        tail, largest, below = math.fsum(chances[right:]), 0.0, 0.0
         for step in range(1, right + 1):
             below += chances[right - step]
-            most = max(most, below / step)
-        return tail + 2 * canaries * delta * most
+            largest = max(largest, below / step)
+        return tail + 2 * canaries * delta * largest
 
     low, high = 0.0, 100.0
     if surprise(low) > failure:
@@ -75,8 +75,8 @@ def one_run_lower(
     return low
 
 
-def _given_away(trials: int, delta: float, failure: float) -> int:
-    """How many runs δ may have given away, but for this chance: no more than that."""
+def _bound_leaks(trials: int, delta: float, failure: float) -> int:
+    """Bound how many runs δ may have given away, except with chance `failure`."""
     low, high = 0, trials
     while low < high:
         count = (low + high) // 2

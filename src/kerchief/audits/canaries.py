@@ -64,7 +64,7 @@ def one_run(
     Raises:
         KerchiefError: there is no such bandit, or it asks for no fits under joint trust.
     """
-    loss = _loss(name)
+    loss = _find_loss(name)
     claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust.JOINT)
     query = dataclasses.replace(
         loss, dim=canaries, fits=1, minimizer=Telltale(steps=loss.minimizer.steps)
@@ -92,9 +92,9 @@ def count_canaries(
     start = Start(point=jnp.zeros(count), metric=jnp.eye(1), ridge=jnp.float64(1), radius=1e6)
     clock = Clock(round=jnp.int32(count - 1), since={})
     at = Stream.of(seed=seed, replicate=0).at(AGGREGATOR, round=count - 1)
-    told, _ = fits.release(memory, tally, start, clock, at)
+    release, _ = fits.release(memory, tally, start, clock, at)
     # A gradient falls with the reward: the lower a coordinate, the likelier is the high reward.
-    scores = -np.asarray(told.point).reshape(-1, count).sum(0)
+    scores = -np.asarray(release.point).reshape(-1, count).sum(0)
     scores = scores - np.median(scores)
     guesses = max(10, count // 5)
     boldest = np.argsort(-np.abs(scores))[:guesses]
@@ -111,7 +111,7 @@ def count_canaries(
     )
 
 
-def _loss(name: str) -> Any:
+def _find_loss(name: str) -> Any:
     """The loss that a bandit asks to be fitted."""
     entry = POLICIES[name]
     home = make_environment(link=entry.home or "linear", dim=2, arms=2)

@@ -73,16 +73,16 @@ class Population(_Certain):
         )
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
-        """One arm, beside places that are not allowed."""
-        return self._arms(jnp.where(clock.round == 0, self.features, self.others))
+        """Offer a single allowed arm."""
+        return self._place_arm(jnp.where(clock.round == 0, self.features, self.others))
 
     def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
-        """The first user's own, or the ordinary one."""
+        """Return the first user's own reward, or the usual reward of everyone else."""
         return jnp.where(clock.round == 0, self.gain, self.usual)
 
     def told(self, policy: Policy, model: Tree) -> Floats:
         """What the first user's record moves, query by query, in units of each sensitivity."""
-        records = policy.record(model, self._arms(self.features), jnp.int32(0), self.gain)
+        records = policy.record(model, self._place_arm(self.features), jnp.int32(0), self.gain)
         parts = []
         for name, query in policy.queries.items():
             point = np.zeros(query.dim if isinstance(query, BoundedLoss) else 0)
@@ -90,7 +90,7 @@ class Population(_Certain):
             parts.append(np.asarray(row, np.float64) / query.sensitivity)
         return np.concatenate(parts)
 
-    def _arms(self, features: Array) -> Arms:
+    def _place_arm(self, features: Array) -> Arms:
         allowed = jnp.arange(self.facts.arms) == 0
         return Arms(features=jnp.tile(features, (self.facts.arms, 1)), allowed=allowed)
 
@@ -115,7 +115,7 @@ class Losers(_Certain):
         return cls(facts=facts, sign=jnp.float32(sign), half_width=jnp.float32(facts.width / 2))
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
-        """Users bring none."""
+        """Return no arms: users bring no contexts."""
         return Arms.none()
 
     def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
@@ -138,17 +138,19 @@ def neighbours(
         return Losers.of(facts, 1.0), Losers.of(facts, -1.0)
     corners = [
         Population.of(facts, facts.norm * direction, gain)
-        for direction in _directions(facts.dim)
+        for direction in _list_directions(facts.dim)
         for gain in (facts.low, facts.high)
     ]
-    told = [corner.told(policy, model) for corner in corners]
+    moves = [corner.told(policy, model) for corner in corners]
     pairs = itertools.combinations(range(len(corners)), 2)
-    one, other = max(pairs, key=lambda pair: float(((told[pair[0]] - told[pair[1]]) ** 2).sum()))
-    return corners[one], corners[other]
+    first, second = max(
+        pairs, key=lambda pair: float(((moves[pair[0]] - moves[pair[1]]) ** 2).sum())
+    )
+    return corners[first], corners[second]
 
 
-def _directions(dim: int) -> list[Floats]:
-    """Axes both ways, and what lies halfway and a third of the way between two of them."""
+def _list_directions(dim: int) -> list[Floats]:
+    """List unit vectors along an axis, both ways, and between two axes."""
     first, second = np.eye(dim)[0], np.eye(dim)[-1]
     turns = np.radians([0, 90, 120, 135, 150, 180]) if dim > 1 else np.radians([0, 180])
     return [np.cos(turn) * first + np.sin(turn) * second * (dim > 1) for turn in turns]

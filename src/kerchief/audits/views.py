@@ -24,26 +24,26 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation import loop, phases
 
 # How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
-_TOGETHER = 8000
+_RUNS_AT_ONCE = 8000
 
 
 @struct
 class Noted:
-    """A memory or a tally, and beside it what was seen so far."""
+    """Memory or tally of a privatizer, with pages of what was seen so far."""
 
     inner: Tree
     pages: Array
     count: Array
 
     def noting(self, inner: Tree, seen: Array) -> Noted:
-        """One page more."""
+        """Add one page."""
         pages = self.pages.at[self.count].set(seen, mode="drop")
         return Noted(inner=inner, pages=pages, count=self.count + 1)
 
 
 @struct
 class Tapped:
-    """A privatizer that does as another one does, and writes down what can be seen of it.
+    """Privatizer that wraps another one and records what an onlooker sees of it.
 
     Where devices add the noise, nobody is trusted, and every report is seen; else every release.
     """
@@ -51,12 +51,12 @@ class Tapped:
     inner: Any
     horizon: int = static()
 
-    def __getattr__(self, word: str) -> Any:
-        """As the other one."""
-        return getattr(self.inner, word)
+    def __getattr__(self, name: str) -> Any:
+        """Look an attribute up on the inner privatizer."""
+        return getattr(self.inner, name)
 
     def open(self) -> tuple[Noted, Noted]:
-        """Empty pages."""
+        """Open the inner privatizer with empty pages."""
         memory, tally = self.inner.open()
         query, device = self.inner.query, self.inner.noisy_device
         size = query.dim if isinstance(query, BoundedLoss) else query.size
@@ -78,15 +78,15 @@ class Tapped:
         self, memory: Noted, tally: Noted, request: Start | None, clock: Clock, stream: Stream
     ) -> tuple[Any, Noted]:
         """Write the release down, then hand it on."""
-        told: Any
-        told, inner = self.inner.release(memory.inner, tally.inner, request, clock, stream)
+        release: Any
+        release, inner = self.inner.release(memory.inner, tally.inner, request, clock, stream)
         if self.inner.noisy_device:
-            return told, dataclasses.replace(memory, inner=inner)
+            return release, dataclasses.replace(memory, inner=inner)
         loss = isinstance(self.inner.query, BoundedLoss)
-        return told, memory.noting(inner, told.point if loss else told.total)
+        return release, memory.noting(inner, release.point if loss else release.total)
 
     def clear(self, tally: Noted) -> Noted:
-        """As the other one."""
+        """Clear the inner tally and keep its pages."""
         return dataclasses.replace(tally, inner=self.inner.clear(tally.inner))
 
 
@@ -107,36 +107,37 @@ def round_views(
     """
     model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
     tapped: Any = {
-        name: Tapped(inner=one, horizon=facts.horizon) for name, one in privatizers.items()
+        name: Tapped(inner=privatizer, horizon=facts.horizon)
+        for name, privatizer in privatizers.items()
     }
     scene = partial(loop.Scene, policy=policy, privatizers=tapped)
-    one, other = (
-        in_parts(runs, partial(_seen_in_rounds, scene(environment=world, seed=jnp.uint32(number))))
+    first, second = (
+        in_parts(runs, partial(_view_rounds, scene(environment=world, seed=jnp.uint32(number))))
         for number, world in enumerate(worlds or neighbours(policy, facts, model), start=seed)
     )
-    return one, other
+    return first, second
 
 
 def in_parts(runs: int, play: Callable[[Array], Floats]) -> Floats:
-    """What so many runs show, by their numbers, some after others."""
+    """Play runs in batches and stack what they show, ordered by run."""
     parts = [
-        play(jnp.arange(first, min(first + _TOGETHER, runs), dtype=jnp.uint32))
-        for first in range(0, runs, _TOGETHER)
+        play(jnp.arange(first, min(first + _RUNS_AT_ONCE, runs), dtype=jnp.uint32))
+        for first in range(0, runs, _RUNS_AT_ONCE)
     ]
     return np.concatenate(parts).astype(np.float64)
 
 
-def _seen_in_rounds(scene: loop.Scene, numbers: Array) -> Floats:
-    """What these runs showed."""
+def _view_rounds(scene: loop.Scene, numbers: Array) -> Floats:
+    """Play runs round by round and return what an onlooker sees."""
     world: Any = scene.environment
     carry = loop.advance(
         scene, loop.begin(scene, numbers), jnp.int32(0), length=world.facts.horizon
     )
-    return _side_by_side([_pages(carry, name) for name in scene.privatizers])
+    return _join_pages([_read_pages(carry, name) for name in scene.privatizers])
 
 
-def _pages(carry: Any, name: str) -> Floats:
-    """One query's reports; or its releases, each but the first as its difference to the last.
+def _read_pages(carry: Any, name: str) -> Floats:
+    """Read a query's reports, or the differences of its successive releases.
 
     That is no more and no less than the releases themselves, and kinder to arithmetic.
     """
@@ -146,9 +147,9 @@ def _pages(carry: Any, name: str) -> Floats:
     return np.diff(np.asarray(carry.memory[name].pages, np.float64), axis=1, prepend=0.0)
 
 
-def _side_by_side(pages: list[Floats]) -> Floats:
-    most = max(page.shape[1] for page in pages)
-    padded = [np.pad(page, ((0, 0), (0, most - page.shape[1]), (0, 0))) for page in pages]
+def _join_pages(pages: list[Floats]) -> Floats:
+    place_count = max(page.shape[1] for page in pages)
+    padded = [np.pad(page, ((0, 0), (0, place_count - page.shape[1]), (0, 0))) for page in pages]
     return np.concatenate(padded, axis=2)
 
 
@@ -164,8 +165,8 @@ class Clients(Population):
     @classmethod
     def around(cls, problem: PopulationProblem, seen: float | Floats) -> Clients:
         """The population whose first client saw this, on actions that are always the same."""
-        words = ("dim", "arms", "clients", "radius", "spread")
-        usual = Population.of(**{word: getattr(problem, word) for word in words}, fixed=0)
+        names = ("dim", "arms", "clients", "radius", "spread")
+        usual = Population.of(**{name: getattr(problem, name) for name in names}, fixed=0)
         return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
 
     def averages(
@@ -204,42 +205,44 @@ def phased_views(
     The second population has the next seed. Others may be given than those whose first client's
     answers are farthest apart.
     """
-    ends = populations or _farthest(policy, privatizers)
+    ends = populations or _find_farthest_clients(policy, privatizers)
     order = phases_seen(policy, privatizers)
     scenes = [
         phases.PhaseScene.of(policy, privatizers, population, number)
         for number, population in enumerate(ends, start=seed)
     ]
-    one, other = (in_parts(runs, partial(_seen_in_phases, scene, order)) for scene in scenes)
-    return one, other
+    first, second = (in_parts(runs, partial(_view_phases, scene, order)) for scene in scenes)
+    return first, second
 
 
-def _farthest(
+def _find_farthest_clients(
     policy: PhasePolicy, privatizers: Mapping[str, Privatizer]
 ) -> tuple[Clients, Clients]:
-    """The two populations, with rewards at their bounds, whose first clients' answers differ most.
+    """Find two populations whose first clients' answers differ most.
 
-    One client saw the best where the other one saw the worst.
+    Rewards are at their bounds. One client saw the best where the other one saw the worst.
     """
     problem, privatizer = policy.problem, privatizers[ANSWERS]
     world = Clients.around(problem, 0.0).init(Stream.of(seed=0, replicate=0))
     phase = jax.tree.map(jnp.int32, phases_seen(policy, privatizers)[0])
     state = policy.init({ANSWERS: privatizer.outlook})
-    asked = policy.ask(world.features, state, phase, noisy=True)
+    design = policy.ask(world.features, state, phase, noisy=True)
 
-    def told(averages: Floats) -> Array:
-        encoded: Array = privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+    def encode_answer(averages: Floats) -> Array:
+        encoded: Array = privatizer.query.encode(policy.answer(design, 0, jnp.asarray(averages)))
         return encoded
 
     low, high = problem.low, problem.high
-    corners = map(np.array, itertools.product((low, high), repeat=asked.pulls.shape[1]))
+    corners = map(np.array, itertools.product((low, high), repeat=design.pulls.shape[1]))
     pairs = [(corner, low + high - corner) for corner in corners]
-    one, other = max(pairs, key=lambda pair: jnp.linalg.norm(told(pair[0]) - told(pair[1])))
-    return Clients.around(problem, one), Clients.around(problem, other)
+    first, second = max(
+        pairs, key=lambda pair: jnp.linalg.norm(encode_answer(pair[0]) - encode_answer(pair[1]))
+    )
+    return Clients.around(problem, first), Clients.around(problem, second)
 
 
-def _seen_in_phases(scene: phases.PhaseScene, order: tuple[Phase, ...], numbers: Array) -> Floats:
-    """What these runs showed."""
+def _view_phases(scene: phases.PhaseScene, order: tuple[Phase, ...], numbers: Array) -> Floats:
+    """Play runs phase by phase and return what an onlooker sees."""
     carry, pages = phases.begin(scene, numbers), []
     for phase in order:
         carry = phases.play(scene, carry, jax.tree.map(jnp.int32, phase))

@@ -75,107 +75,113 @@ class Specimen:
 
     @property
     def trusts(self) -> tuple[str, ...]:
-        """As of a bandit: the one trust."""
+        """Trust models under which the mechanism is audited: a single one."""
         return (str(self.trust),)
 
 
-def _sum(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1) -> Floats:
-    """A noisy sum of some users' vectors, simulated: all are zero but for the first user's."""
-    rows = _rows(noise, sign, users, size)
-    return in_parts(runs, partial(_sums, noise, rows, jnp.uint32(seed)))[:, None, :]
+def _draw_sum(
+    noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1
+) -> Floats:
+    """Draw noisy sums of vectors that are zero but for the first user's."""
+    rows = _build_rows(noise, sign, users, size)
+    return in_parts(runs, partial(_draw_sums, noise, rows, jnp.uint32(seed)))[:, None, :]
 
 
 @jax.jit
-def _sums(noise: Any, rows: Array, seed: Array, numbers: Array) -> Array:
-    def one(number: Array) -> Array:
+def _draw_sums(noise: Any, rows: Array, seed: Array, numbers: Array) -> Array:
+    def draw_one(number: Array) -> Array:
         root = Stream.of(seed=seed, replicate=number)
 
         def send(row: Array, user: Array) -> Array:
-            sent: Array = noise.prepare(row, root.at(DEVICE, round=user))
-            return sent
+            report: Array = noise.prepare(row, root.at(DEVICE, round=user))
+            return report
 
         users = jnp.arange(rows.shape[0])
         noisy: Array = noise.add(jax.vmap(send)(rows, users).sum(0), root.at(AGGREGATOR))
         return noisy
 
-    return jax.vmap(one)(numbers)
+    return jax.vmap(draw_one)(numbers)
 
 
-def _stream(noise: Any, sign: int, runs: int, seed: int) -> Floats:
-    """Every noisy prefix of a stream, simulated: all vectors are zero but for the first."""
-    drawn = in_parts(runs, partial(_prefixes, noise, jnp.uint32(seed)))
-    return drawn + float(sign * noise.sensitivity / 2)
+def _draw_stream(noise: Any, sign: int, runs: int, seed: int) -> Floats:
+    """Draw the noisy prefixes of a stream that is zero after its first vector."""
+    prefixes = in_parts(runs, partial(_draw_prefixes, noise, jnp.uint32(seed)))
+    return prefixes + float(sign * noise.sensitivity / 2)
 
 
 @jax.jit
-def _prefixes(noise: Any, seed: Array, numbers: Array) -> Array:
-    def one(number: Array) -> Array:
+def _draw_prefixes(noise: Any, seed: Array, numbers: Array) -> Array:
+    def draw_one(number: Array) -> Array:
         root = Stream.of(seed=seed, replicate=number)
 
         def step(state: Array, round: Array) -> tuple[Array, Array]:
-            drawn, state = noise.step(state, round, root.at(AGGREGATOR, round=round))
-            return state, drawn
+            noisy, state = noise.step(state, round, root.at(AGGREGATOR, round=round))
+            return state, noisy
 
         rounds = jnp.arange(noise.horizon, dtype=jnp.int32)
         return jax.lax.scan(step, noise.open(1), rounds)[1]
 
-    return jax.vmap(one)(numbers)
+    return jax.vmap(draw_one)(numbers)
 
 
-def _rows(noise: Any, sign: int, users: int, size: int) -> Floats:
-    """What some users hold: half the sensitivity in one coordinate, and zeros."""
+def _build_rows(noise: Any, sign: int, users: int, size: int) -> Floats:
+    """Build the users' vectors: half the sensitivity in one coordinate, and zeros."""
     rows = np.zeros((users, size))
     rows[0, 0] = sign * noise.sensitivity / 2
-    return np.stack([_surprise(noise.query, sign)]) if isinstance(noise, _DIRECTED) else rows
+    return np.stack([_encode_residual(noise.query, sign)]) if isinstance(noise, _DIRECTED) else rows
 
 
-def _surprise(query: Surprises, sign: int) -> Floats:
-    """The greatest response with the whole weight, or the least without any, in one direction."""
+def _encode_residual(query: Surprises, sign: int) -> Floats:
+    """Encode the greatest response with full weight, or the least with none."""
     x, weight = jnp.zeros(query.dim).at[0].set(query.norm), jnp.asarray((1.0 + sign) / 2)
     record = Example(features=x, reward=jnp.asarray(sign * query.most), weight=weight)
     return np.asarray(query.encode(record), np.float64)
 
 
-def _exact(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1) -> Floats:
-    """As `_sum`, for a mechanism that draws no more than one output at a time."""
+def _draw_exact(
+    noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1
+) -> Floats:
+    """Draw noisy sums of an exact mechanism, one output at a time."""
     source = np.random.default_rng(seed).bytes
-    rows = _rows(noise, sign, users, size)
+    rows = _build_rows(noise, sign, users, size)
 
     def send(user: int) -> Any:
         if isinstance(noise, ExactBinomial):
             return noise.share(rows[user], place=user, users=users, randomness=source)
         return noise.prepare(rows[user], source)
 
-    drawn = [noise.add(sum(map(send, range(users))), source) for _ in range(runs)]
-    return np.stack(drawn)[:, None, :]
+    outputs = [noise.add(sum(map(send, range(users))), source) for _ in range(runs)]
+    return np.stack(outputs)[:, None, :]
 
 
-def _exact_many(noise: Any, sign: int, runs: int, seed: int, *, stream: bool = False) -> Floats:
-    """As `_sum` or `_stream`, for a mechanism that treats every coordinate alike and apart."""
+def _draw_exact_many(
+    noise: Any, sign: int, runs: int, seed: int, *, stream: bool = False
+) -> Floats:
+    """Draw outputs of an exact mechanism, many independent coordinates at once."""
     source = np.random.default_rng(seed).bytes
     vector: Floats = noise.prepare(np.full(_AT_ONCE, sign * noise.sensitivity / 2))
 
-    def once() -> list[Floats]:
+    def draw_once() -> list[Floats]:
         if not stream:
             return [noise.add(vector, source)]
-        state, drawn = noise.open(_AT_ONCE), []
+        state, prefixes = noise.open(_AT_ONCE), []
         for round in range(noise.horizon):
             noisy, state = noise.step(state, round, source)
-            drawn.append(vector + noisy)
-        return drawn
+            prefixes.append(vector + noisy)
+        return prefixes
 
     calls = -(-runs // _AT_ONCE)
-    return np.concatenate([np.stack(once(), axis=1) for _ in range(calls)])[:runs, :, None]
+    return np.concatenate([np.stack(draw_once(), axis=1) for _ in range(calls)])[:runs, :, None]
 
 
 def _normal(make: Callable[..., Any], **facts: Any) -> Make:
     """A mechanism that is built from a noise multiplier."""
 
-    def made(epsilon: float, delta: float) -> Any:
+    def build(epsilon: float, delta: float) -> Any:
         multiplier = gaussian_noise_multiplier(epsilon, delta)
         return make(noise_multiplier=multiplier, sensitivity=_SENSITIVITY, **facts)
 
-    return made
+    return build
 
 
 def _pure(make: Callable[..., Any], **facts: Any) -> Make:
@@ -184,7 +190,7 @@ def _pure(make: Callable[..., Any], **facts: Any) -> Make:
 
 
 def _twin(make: Make, *, dimension: int | None = None) -> Make:
-    """The twin for deployment."""
+    """Build the exact twin of a mechanism, for deployment."""
     return lambda epsilon, delta: make(epsilon, delta).exact(dimension)
 
 
@@ -196,12 +202,12 @@ def _response(epsilon: float, delta: float) -> Response:
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
 _number = {"center": 0.0, "radius": _SENSITIVITY / 2}
 _ball = {**_number, "size": _SIZE}
-_found = _pure(Compass.of, query=Surprises(dim=2, norm=1.0, most=_SENSITIVITY / 2))
+_compass = _pure(Compass.of, query=Surprises(dim=2, norm=1.0, most=_SENSITIVITY / 2))
 _bit = _pure(OneBit.of, **_number)
-_listed = _pure(Shortlist.of, **_ball)
-_in_ball = partial(_sum, size=_SIZE)
-_shared = partial(_sum, users=_USERS)
-_exact_shared = partial(_exact, users=_USERS)
+_shortlist = _pure(Shortlist.of, **_ball)
+_ball_sum = partial(_draw_sum, size=_SIZE)
+_cohort_sum = partial(_draw_sum, users=_USERS)
+_exact_cohort_sum = partial(_draw_exact, users=_USERS)
 _laplace = {"taxicab": _SENSITIVITY}
 
 SPECIMENS: Registry[Specimen] = Registry("audited mechanism", listed=("mechanisms",))
@@ -212,36 +218,43 @@ def _enter(name: str, trust: Trust, make: Make, draw: Draw, runs: int = 40_000) 
     SPECIMENS.add(name, Specimen(trust=trust, make=make, draw=draw, runs=runs))
 
 
-def _prefixed(name: str, exact: str, factor: Factor) -> None:
-    """Noise on prefixes, and its twin."""
+def _enter_prefix_noise(name: str, exact: str, factor: Factor) -> None:
+    """Enter noise on prefixes and its exact twin."""
     make = _normal(partial(ContinualNoise.of, factor))
-    _enter(name, Trust.JOINT, make, _stream)
-    _enter(exact, Trust.JOINT, _twin(make, dimension=_AT_ONCE), partial(_exact_many, stream=True))
+    _enter(name, Trust.JOINT, make, _draw_stream)
+    _enter(
+        exact, Trust.JOINT, _twin(make, dimension=_AT_ONCE), partial(_draw_exact_many, stream=True)
+    )
 
 
-_enter("gaussian", Trust.CENTRAL, _normal(Gaussian.of), _sum)
+_enter("gaussian", Trust.CENTRAL, _normal(Gaussian.of), _draw_sum)
 _enter(
-    "discrete-gaussian", Trust.CENTRAL, _twin(_normal(Gaussian.of), dimension=_AT_ONCE), _exact_many
+    "discrete-gaussian",
+    Trust.CENTRAL,
+    _twin(_normal(Gaussian.of), dimension=_AT_ONCE),
+    _draw_exact_many,
 )
-_enter("binomial", Trust.SHUFFLE, _coins, _shared)
-_enter("coins", Trust.SHUFFLE, _twin(_coins), _exact_shared, runs=4000)
-_enter("randomized-bits", Trust.SHUFFLE, _response, _shared)
-_enter("exact-randomized-bits", Trust.SHUFFLE, _twin(_response), _exact_shared, runs=8000)
-_prefixed("tree", "discrete-tree", Tree(horizon=_LENGTH))
-_prefixed("sqrt-toeplitz", "exact-sqrt-toeplitz", SqrtToeplitz(horizon=_LENGTH))
-_prefixed("blt", "discrete-blt", BLT.of(horizon=_LENGTH))
-_prefixed("doubling", "discrete-doubling", Doubling(horizon=_LENGTH, first=_FIRST))
-_enter("laplace", Trust.LOCAL, _pure(Laplace.of, **_laplace, dimension=1), _sum)
+_enter("binomial", Trust.SHUFFLE, _coins, _cohort_sum)
+_enter("coins", Trust.SHUFFLE, _twin(_coins), _exact_cohort_sum, runs=4000)
+_enter("randomized-bits", Trust.SHUFFLE, _response, _cohort_sum)
+_enter("exact-randomized-bits", Trust.SHUFFLE, _twin(_response), _exact_cohort_sum, runs=8000)
+_enter_prefix_noise("tree", "discrete-tree", Tree(horizon=_LENGTH))
+_enter_prefix_noise("sqrt-toeplitz", "exact-sqrt-toeplitz", SqrtToeplitz(horizon=_LENGTH))
+_enter_prefix_noise("blt", "discrete-blt", BLT.of(horizon=_LENGTH))
+_enter_prefix_noise("doubling", "discrete-doubling", Doubling(horizon=_LENGTH, first=_FIRST))
+_enter("laplace", Trust.LOCAL, _pure(Laplace.of, **_laplace, dimension=1), _draw_sum)
 _enter(
     "discrete-laplace",
     Trust.LOCAL,
     _twin(_pure(Laplace.of, **_laplace, dimension=_AT_ONCE)),
-    _exact_many,
+    _draw_exact_many,
 )
-_enter("one-bit", Trust.LOCAL, _bit, _sum)
-_enter("exact-one-bit", Trust.LOCAL, _twin(_bit), _exact)
-_enter("privunit", Trust.LOCAL, _pure(PrivUnitG.of, **_ball), _in_ball)
-_enter("shortlist", Trust.LOCAL, _listed, _in_ball)
-_enter("exact-shortlist", Trust.LOCAL, _twin(_listed), partial(_exact, size=_SIZE), runs=20_000)
-_enter("compass", Trust.LOCAL, _found, _sum)
-_enter("exact-compass", Trust.LOCAL, _twin(_found), _exact, runs=20_000)
+_enter("one-bit", Trust.LOCAL, _bit, _draw_sum)
+_enter("exact-one-bit", Trust.LOCAL, _twin(_bit), _draw_exact)
+_enter("privunit", Trust.LOCAL, _pure(PrivUnitG.of, **_ball), _ball_sum)
+_enter("shortlist", Trust.LOCAL, _shortlist, _ball_sum)
+_enter(
+    "exact-shortlist", Trust.LOCAL, _twin(_shortlist), partial(_draw_exact, size=_SIZE), runs=20_000
+)
+_enter("compass", Trust.LOCAL, _compass, _draw_sum)
+_enter("exact-compass", Trust.LOCAL, _twin(_compass), _draw_exact, runs=20_000)

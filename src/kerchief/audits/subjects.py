@@ -71,7 +71,7 @@ class Subject:
     @property
     def runs(self) -> int:
         """How often each population is played, if nothing is said."""
-        entry = KINDS[_own(self.kind)].entries()[self.name]
+        entry = KINDS[_resolve_kind(self.kind)].entries()[self.name]
         return int(getattr(entry, "runs", RUNS))
 
     @double_precision
@@ -89,7 +89,7 @@ class Subject:
         # The second population has the next seed.
         whole("seed", seed, low=0, high=2**32 - 2)
         claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(self.trust))
-        noise, views = KINDS[_own(self.kind)].views(self.name, claim, runs, seed)
+        noise, views = KINDS[_resolve_kind(self.kind)].views(self.name, claim, runs, seed)
         return look(
             name=self.name, claim=claim, views=views, noise=noise, seed=seed, failure=failure
         )
@@ -101,12 +101,18 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     Raises:
         KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
     """
-    kinds = [_own(kind)] if kind else [word for word, one in KINDS.items() if name in one.entries()]
+    kinds = (
+        [_resolve_kind(kind)]
+        if kind
+        else [key for key, group in KINDS.items() if name in group.entries()]
+    )
     if not kinds:
-        known: Registry[str] = Registry("bandit or mechanism", listed=("policies", "mechanisms"))
-        for word in dict.fromkeys(word for _, one in KINDS.items() for word in one.entries()):
-            known.add(word, word)
-        known[name]
+        subjects: Registry[str] = Registry("bandit or mechanism", listed=("policies", "mechanisms"))
+        for entry_name in dict.fromkeys(
+            entry_name for _, group in KINDS.items() for entry_name in group.entries()
+        ):
+            subjects.add(entry_name, entry_name)
+        subjects[name]
     offered = KINDS[kinds[0]].trusts(name)
     if not offered or trust not in (None, *offered):
         raise InvalidValue(
@@ -116,8 +122,8 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     return Subject(kind=kinds[0], name=name, trust=trust or offered[0])
 
 
-def _own(kind: str) -> str:
-    """The word of a kind, where an earlier one may have been given."""
+def _resolve_kind(kind: str) -> str:
+    """Resolve the name of a kind, also by an earlier name."""
     return {"phased": "population", "plain": "context-free"}.get(kind, kind)
 
 
@@ -129,29 +135,29 @@ def entries() -> Iterator[Subject]:
     >>> [subject.trust for subject in entries() if subject.name == "dpe"]
     ['local', 'shuffle', 'central']
     """
-    for word, kind in KINDS.items():
+    for key, kind in KINDS.items():
         for name in kind.entries():
             if "@" not in name:
                 yield from (
-                    Subject(kind=word, name=name, trust=trust) for trust in kind.trusts(name)
+                    Subject(kind=key, name=name, trust=trust) for trust in kind.trusts(name)
                 )
 
 
-def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
-    """A bandit with its own noise, in the smallest world of its home."""
+def _view_bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
+    """Draw views of a bandit with its own noise in a small environment."""
     entry = POLICIES[name]
-    world = _world(entry, kind)
+    world = _build_world(entry, kind)
     facts = world.problem(ROUNDS if kind is PopulationProblem else HORIZON)
-    made = arrange(name, facts, Protection(guarantee=claim))
-    drawn = [noise for one in made.privatizers.values() for noise in one.noises]
-    noise = said(own_word(entry, claim.trust), *drawn)
-    rooms: Any = {"privatizers": made.privatizers, "runs": runs, "seed": seed}
-    if isinstance(made.policy, PhasePolicy):
-        return noise, phased_views(policy=made.policy, **rooms)
-    return noise, round_views(policy=made.policy, facts=facts, **rooms)
+    bandit = arrange(name, facts, Protection(guarantee=claim))
+    noises = [noise for privatizer in bandit.privatizers.values() for noise in privatizer.noises]
+    noise = said(own_word(entry, claim.trust), *noises)
+    options: Any = {"privatizers": bandit.privatizers, "runs": runs, "seed": seed}
+    if isinstance(bandit.policy, PhasePolicy):
+        return noise, phased_views(policy=bandit.policy, **options)
+    return noise, round_views(policy=bandit.policy, facts=facts, **options)
 
 
-def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
+def _build_world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
     home = ENVIRONMENTS[entry.home or "linear"]
     if home.problem is not kind:
         home = next(world for _, world in ENVIRONMENTS.items() if world.problem is kind)
@@ -162,33 +168,33 @@ def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
     return world
 
 
-def _taking(kind: type[AnyProblem], what: str) -> Registry[PolicyEntry]:
-    """The bandits that take problems of this kind."""
-    found: Registry[PolicyEntry] = Registry(what, listed=("policies",))
+def _find_bandits(kind: type[AnyProblem], title: str) -> Registry[PolicyEntry]:
+    """Find the bandits that take problems of a kind."""
+    bandits: Registry[PolicyEntry] = Registry(title, listed=("policies",))
     for name, entry in POLICIES.items():
         if kind in entry.problems:
-            found.add(name, entry)
-    return found
+            bandits.add(name, entry)
+    return bandits
 
 
-def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
+def _view_mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
     specimen = SPECIMENS[name]
     noise = specimen.make(claim.epsilon, claim.delta)
-    one, other = specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
-    return said(name, noise), (one, other)
+    first, second = specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+    return said(name, noise), (first, second)
 
 
 KINDS: Registry[Kind] = Registry("kind of audit")
 """What can be audited, by the word of `--kind`; a name that two kinds have means the first."""
 
 
-def _enter(word: str, problem: type[AnyProblem], what: str) -> None:
-    """A kind of bandits."""
-    entries, views = partial(_taking, problem, what), partial(_bandit, problem)
-    KINDS.add(word, Kind(entries=entries, views=views, problem=problem))
+def _enter_bandits(key: str, problem: type[AnyProblem], title: str) -> None:
+    """Enter a kind of bandits."""
+    entries, views = partial(_find_bandits, problem, title), partial(_view_bandit, problem)
+    KINDS.add(key, Kind(entries=entries, views=views, problem=problem))
 
 
-_enter("contextual", Problem, "policy with contexts")
-_enter("population", PopulationProblem, "policy for populations")
-_enter("context-free", ContextFreeProblem, "policy without contexts")
-KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))
+_enter_bandits("contextual", Problem, "policy with contexts")
+_enter_bandits("population", PopulationProblem, "policy for populations")
+_enter_bandits("context-free", ContextFreeProblem, "policy without contexts")
+KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_view_mechanism))

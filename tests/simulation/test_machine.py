@@ -75,7 +75,7 @@ def test_products_take_one_thread_and_steps_follow_one_another_always(
 def test_of_many_programs_all_are_forgotten_before_one_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "_MOST", 2)
+    monkeypatch.setattr(machine, "_MAX_PROGRAMS", 2)
     function = jax.jit(doubled)
     sizes = [len(_kept_after(function, length)) for length in (1, 2, 3, 4)]
     assert sizes == [1, 2, 1, 2]

@@ -63,7 +63,7 @@ def begin_ahead(scene: Scene, replicates: Array, truths: Tree) -> Replicate:
 
 
 @partial(jax.jit, inline=True)
-def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Offer:
+def _draw_offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Offer:
     """What users of one round may choose from; traced once, for its shape and for what draws it."""
 
     def offer(replicate: Array, truth: Tree) -> Offer:
@@ -75,14 +75,14 @@ def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Of
 
 def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> Offer:
     """Room for what users may choose from in so many rounds as are drawn at once."""
-    shapes = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
+    shapes = jax.eval_shape(_draw_offers, source, replicates, truths, jnp.int32(0))
     numbers: int = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     small: int = 2 ** (_FEW_NUMBERS // numbers).bit_length() // 2
     rounds = min(_MOST_ROUNDS, max(_USUAL_ROUNDS, small))
     rows = max(1, min(rounds, _MOST_NUMBERS // numbers))
     # From the host: nothing is compiled for it.
     room: Offer = jax.tree.map(
-        lambda one: jnp.array(np.zeros((rows, *one.shape), one.dtype)), shapes
+        lambda shape: jnp.array(np.zeros((rows, *shape.shape), shape.dtype)), shapes
     )
     return room
 
@@ -93,13 +93,13 @@ def draw(
 ) -> Offer:
     """What users may choose from in `length` rounds from round `start` on, in place of the last."""
 
-    def draw_round(i: Array, drawn: Offer) -> Offer:
-        offers = _offers(source, replicates, truths, start + i)
-        kept: Offer = jax.tree.map(lambda rows, one: rows.at[i].set(one), drawn, offers)
-        return kept
+    def draw_round(i: Array, block: Offer) -> Offer:
+        offers = _draw_offers(source, replicates, truths, start + i)
+        filled_block: Offer = jax.tree.map(lambda rows, offer: rows.at[i].set(offer), block, offers)
+        return filled_block
 
-    drawn: Offer = jax.lax.fori_loop(0, length, draw_round, room)
-    return drawn
+    block: Offer = jax.lax.fori_loop(0, length, draw_round, room)
+    return block
 
 
 @partial(jax.jit, donate_argnames="carry")
@@ -109,9 +109,9 @@ def play_ahead(
     """Play `length` rounds from round `start` on, with the offers that were drawn for them."""
     truth = carry.world
 
-    def handed(round: Array) -> Handed:
+    def hand_out(round: Array) -> Handed:
         offer: Offer = jax.tree.map(lambda rows: rows[round - start], offers)
         return Handed(truth=truth, offer=offer)
 
-    carry = play_rounds(scene, dataclasses.replace(carry, world=None), start, length, handed)
+    carry = play_rounds(scene, dataclasses.replace(carry, world=None), start, length, hand_out)
     return dataclasses.replace(carry, world=truth)

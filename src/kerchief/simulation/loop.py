@@ -103,12 +103,12 @@ def _begin(scene: Scene, replicates: Array) -> Replicate:
 
 def begin_in(scene: Scene, replicate: Array, world: Tree) -> Replicate:
     """One replicate before its first round, in its world."""
-    begun = dict(vars(scene.bandit.begin()))
+    fields = dict(vars(scene.bandit.begin()))
     if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
-        begun["model"] = scene.policy.told(scene.environment.single(world))
+        fields["model"] = scene.policy.told(scene.environment.single(world))
     earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
     return Replicate(
-        replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **begun
+        replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **fields
     )
 
 
@@ -206,19 +206,25 @@ def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
     policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, longest
     if size == 1 or isinstance(world, Opposes | Reacts) or isinstance(policy, Stops):
         return 1
-    schedules = {name: one.schedule for name, one in scene.privatizers.items()}
+    schedules = {name: privatizer.schedule for name, privatizer in scene.privatizers.items()}
     if policy.feedback != "totals" or any(isinstance(s, OnDemand) for s in schedules.values()):
         return 1
-    one, round = jax.tree.map(lambda leaf: leaf[0], carry), jnp.int32(0)
-    clock = bandit.clock(one, round)
-    wanted = policy.due(one.state, clock)
-    always = all(wanted[name] is True for name, s in schedules.items() if isinstance(s, Every))
+    replicate, round = jax.tree.map(lambda leaf: leaf[0], carry), jnp.int32(0)
+    clock = bandit.clock(replicate, round)
+    due = policy.due(replicate.state, clock)
+    always = all(due[name] is True for name, s in schedules.items() if isinstance(s, Every))
     if not always or bandit.posts(clock) is True:
         return 1
-    totals = [one for one in scene.privatizers.values() if isinstance(one, PrefixSums)]
-    if any(isinstance(one.schedule, Every) for one in totals):
+    totals = [
+        privatizer
+        for privatizer in scene.privatizers.values()
+        if isinstance(privatizer, PrefixSums)
+    ]
+    if any(isinstance(privatizer.schedule, Every) for privatizer in totals):
         size //= 2
-    arms = jax.eval_shape(lambda: world.arms(one.world, clock, scene.root(one).at(ARMS)))
+    arms = jax.eval_shape(
+        lambda: world.arms(replicate.world, clock, scene.root(replicate).at(ARMS))
+    )
     numbers = sum(leaf.size for leaf in jax.tree.leaves(arms))
     numbers += sum(privatizer.query.size for privatizer in scene.privatizers.values())
     while size > 1 and size * len(carry.replicate) * numbers > _MOST_NUMBERS:
@@ -237,7 +243,7 @@ def _block_clock(scene: Scene, carry: Replicate, round: Array) -> Clock:
 
 
 def _posts(scene: Scene, carry: Replicate, block: Array) -> Array:
-    """After which rounds of a block a model is posted."""
+    """Find the rounds of a block after which a model is posted."""
 
     def posts(carry: Replicate, round: Array) -> Array:
         return jnp.asarray(scene.bandit.posts(_block_clock(scene, carry, round)))
@@ -246,51 +252,52 @@ def _posts(scene: Scene, carry: Replicate, block: Array) -> Array:
 
 
 def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> Replicate:
-    """The first rounds of a block, of which only the last may post a model: users act all at once.
+    """Play the first rounds of a block, whose users act all at once.
 
-    Between two posts users know nothing of each other. Only their reports are collected one after
-    the other; every number drawn depends on its address alone, so it is the same in a block.
+    Only the last of these rounds may post a model. Between two posts users know nothing of each
+    other. Only their reports are collected one after the other; every number drawn depends on its
+    address alone, so it is the same in a block.
     """
     world, bandit, last = scene.environment, scene.bandit, block[0] + count - 1
 
-    def visit(one: Replicate, round: Array) -> tuple[Mapping[str, Array], Array, Array]:
-        root, clock = scene.root(one), _block_clock(scene, one, round)
-        arms = world.arms(one.world, clock, root.at(ARMS, round=round))
-        action = bandit.act(one.model, arms, clock, root)
-        reward = world.reward(one.world, arms, action, clock, root.at(REWARD, round=round))
-        reports = bandit.report(one.model, arms, action, reward, clock, root)
-        return reports, reward, world.regret(one.world, arms, action, clock)
+    def visit(replicate: Replicate, round: Array) -> tuple[Mapping[str, Array], Array, Array]:
+        root, clock = scene.root(replicate), _block_clock(scene, replicate, round)
+        arms = world.arms(replicate.world, clock, root.at(ARMS, round=round))
+        action = bandit.act(replicate.model, arms, clock, root)
+        reward = world.reward(replicate.world, arms, action, clock, root.at(REWARD, round=round))
+        reports = bandit.report(replicate.model, arms, action, reward, clock, root)
+        return reports, reward, world.regret(replicate.world, arms, action, clock)
 
     # Where only the newest counts, if any, the learner hears of releases once in a block.
     lazy = not scene.privatizers or does_newest_count(scene.policy)
 
-    def take_one(one: Replicate, reports: Mapping[str, Array], round: Array) -> Taken:
-        clock, root = bandit.clock(one, round), scene.root(one)
+    def take_one(replicate: Replicate, reports: Mapping[str, Array], round: Array) -> Taken:
+        clock, root = bandit.clock(replicate, round), scene.root(replicate)
         if lazy:
-            return bandit.take_unheard(one, reports, clock, root)
-        return bandit.take(one, reports, clock, root), {}
+            return bandit.take_unheard(replicate, reports, clock, root)
+        return bandit.take(replicate, reports, clock, root), {}
 
     take_all = jax.vmap(take_one, in_axes=(0, 0, None))
 
     def take(
         before: Taken, visited: tuple[Array, Mapping[str, Array], Array, Array]
     ) -> tuple[Taken, None]:
-        round, reports, rewards, lost = visited
+        round, reports, rewards, regrets = visited
         after, released = take_all(before[0], reports, round)
-        taken = _counted(after, rewards, lost), released
+        outcome = _add_outcome(after, rewards, regrets), released
         return jax.tree.map(
-            lambda new, old: jnp.where(round <= last, new, old), taken, before
+            lambda new, old: jnp.where(round <= last, new, old), outcome, before
         ), None
 
-    def hear(one: Replicate, releases: Mapping[str, Release]) -> Replicate:
+    def hear(replicate: Replicate, releases: Mapping[str, Release]) -> Replicate:
         # The count is public time, the same for all: so a branch on it stays one.
-        counted = {
+        counted_releases = {
             name: dataclasses.replace(release, count=last + 1) for name, release in releases.items()
         }
-        return bandit.hear(one, counted)
+        return bandit.hear(replicate, counted_releases)
 
-    def post(one: Replicate, since: Mapping[str, Array]) -> Replicate:
-        return bandit.post(one, Clock(round=last, since=since), scene.root(one))
+    def post(replicate: Replicate, since: Mapping[str, Array]) -> Replicate:
+        return bandit.post(replicate, Clock(round=last, since=since), scene.root(replicate))
 
     visits = jax.vmap(jax.vmap(visit, in_axes=(0, None)), in_axes=(None, 0))(carry, block)
     since = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, last).since
@@ -302,25 +309,25 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
 
 
 def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapping[str, Array]]:
-    """One round of one replicate; also which releases its learner wants on demand."""
+    """Play one round of one replicate; return the releases wanted on demand, too."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock, going = bandit.clock(carry, round), bandit.going(carry)
     arms = _arms(scene, carry, round)
     action = bandit.act(carry.model, arms, clock, root)
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
-    lost = world.regret(carry.world, arms, action, clock)
+    regret = world.regret(carry.world, arms, action, clock)
     carry = bandit.learn(carry, arms, action, reward, round, root)
     if isinstance(world, Reacts):
         reacted = world.reacted(carry.world, action, clock)
         carry = dataclasses.replace(carry, world=reacted)
     if going is not True:
-        lost, reward = jnp.where(going, lost, 0), jnp.where(going, reward, 0)
-    return _counted(carry, reward, lost), bandit.wishes(carry, round)
+        regret, reward = jnp.where(going, regret, 0), jnp.where(going, reward, 0)
+    return _add_outcome(carry, reward, regret), bandit.wishes(carry, round)
 
 
-def _counted(carry: Replicate, reward: Array, lost: Array) -> Replicate:
+def _add_outcome(carry: Replicate, reward: Array, regret: Array) -> Replicate:
     earned = None if carry.earned is None else carry.earned + reward
-    return dataclasses.replace(carry, regret=carry.regret + lost, earned=earned)
+    return dataclasses.replace(carry, regret=carry.regret + regret, earned=earned)
 
 
 def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
@@ -340,7 +347,9 @@ def judge(scene: Scene, carry: Replicate) -> Array | None:
     policy, world = scene.policy, scene.environment
     if not (isinstance(policy, Recommends) and isinstance(world, Judges)):
         return None
-    return jax.vmap(lambda one: world.right(one.world, policy.recommend(one.state)))(carry)
+    return jax.vmap(
+        lambda replicate: world.right(replicate.world, policy.recommend(replicate.state))
+    )(carry)
 
 
 def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) -> Replicate:
@@ -355,25 +364,25 @@ def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) 
     def serve_some(lanes: int, queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, due = queue
         # Lanes without work get a number that no replicate has: read anywhere, written nowhere.
-        (chosen,) = jnp.nonzero(due, size=lanes, fill_value=due.shape[0])
-        mine = jax.tree.map(lambda leaf: leaf.at[chosen].get(mode="clip"), carry)
+        (indices,) = jnp.nonzero(due, size=lanes, fill_value=due.shape[0])
+        replicates = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="clip"), carry)
         leaves, structure = jax.tree.flatten(carry)
-        changed = zip(leaves, jax.vmap(serve_one)(mine), strict=True)
+        changed = zip(leaves, jax.vmap(serve_one)(replicates), strict=True)
         carry = jax.tree.unflatten(
             structure,
-            [old if new is None else old.at[chosen].set(new, mode="drop") for old, new in changed],
+            [old if new is None else old.at[indices].set(new, mode="drop") for old, new in changed],
         )
-        return carry, due.at[chosen].set(False, mode="drop")
+        return carry, due.at[indices].set(False, mode="drop")
 
     def serve_next(queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         if jax.default_backend() == "cpu":
             return serve_some(1, queue)
-        few, many = (min(lanes, due.shape[0]) for lanes in (_FEW_LANES, _MANY_LANES))
-        if few == many:
-            return serve_some(few, queue)
-        several = queue[1].sum() > few
+        few_lanes, many_lanes = (min(lanes, due.shape[0]) for lanes in (_FEW_LANES, _MANY_LANES))
+        if few_lanes == many_lanes:
+            return serve_some(few_lanes, queue)
+        several = queue[1].sum() > few_lanes
         served: tuple[Replicate, Array] = jax.lax.cond(
-            several, partial(serve_some, many), partial(serve_some, few), queue
+            several, partial(serve_some, many_lanes), partial(serve_some, few_lanes), queue
         )
         return served
 

@@ -14,7 +14,7 @@ from kerchief.core.precision import double_precision
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 # A program that plays many kinds of bandits must not keep the code of them all: a code takes some
 # 10 MiB, most of it in what the library remembers of how it was made.
-_MOST = 96
+_MAX_PROGRAMS = 96
 # One thread per product of matrices, on a CPU: several would round otherwise than one, so that the
 # same run gave other numbers where a process has fewer cores. And one step after the other: two
 # factorizations of many matrices at once would each wait for the other's threads, for ever.
@@ -37,7 +37,10 @@ _BRIEF: dict[str, dict[str, bool | str]] = {"cpu": {"xla_backend_optimization_le
 
 
 def compile_on_one_core() -> None:
-    """From here on, for a GPU: many processes with many threads each would wait for each other."""
+    """Compile for a GPU on one core only, from this call on.
+
+    Many processes with many threads each would wait for each other.
+    """
     _FAST["gpu"]["xla_gpu_force_compilation_parallelism"] = "1"
 
 
@@ -61,12 +64,12 @@ def compiled(
         return _MACHINE_CODE[key], 0.0
     if about is not None:
         about()
-    if len(_MACHINE_CODE) >= _MOST:
+    if len(_MACHINE_CODE) >= _MAX_PROGRAMS:
         forget()
     start = time.perf_counter()
-    made = _compile(function.lower(*arguments, **static), once)
-    _MACHINE_CODE[key] = made
-    return made, time.perf_counter() - start
+    code = _compile(function.lower(*arguments, **static), once)
+    _MACHINE_CODE[key] = code
+    return code, time.perf_counter() - start
 
 
 def _compile(lowered: Any, once: bool) -> Callable[..., Any]:
@@ -75,13 +78,13 @@ def _compile(lowered: Any, once: bool) -> Callable[..., Any]:
     if once:
         fast = fast | _BRIEF.get(backend, {})
     try:
-        made: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
+        code: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
-        known = {name: value for name, value in fast.items() if is_known(name, value)}
-        if known == fast:
+        known_options = {name: value for name, value in fast.items() if is_known(name, value)}
+        if known_options == fast:
             raise
-        made = lowered.compile(compiler_options=always | known)
-    return made
+        code = lowered.compile(compiler_options=always | known_options)
+    return code
 
 
 def forget() -> None:

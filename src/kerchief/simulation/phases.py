@@ -47,7 +47,7 @@ def phases_of(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tup
 
 @struct
 class PhaseScene:
-    """What plays: its structure is compiled, its numbers are arguments."""
+    """What plays: the structure is compiled, the numbers are arguments."""
 
     policy: PhasePolicy
     privatizer: CohortSums | None
@@ -62,12 +62,14 @@ class PhaseScene:
         environment: Population,
         seed: int,
     ) -> Self:
-        """Without the schedule, which compiled code does not need: one program serves them all."""
-        kept = privatizers.get(ANSWERS)
-        if kept is not None:
-            kept = kept.with_schedule(Every())
-            assert isinstance(kept, CohortSums)
-        return cls(policy=policy, privatizer=kept, environment=environment, seed=jnp.uint32(seed))
+        """Build a scene without the schedule, which compiled code does not need."""
+        privatizer = privatizers.get(ANSWERS)
+        if privatizer is not None:
+            privatizer = privatizer.with_schedule(Every())
+            assert isinstance(privatizer, CohortSums)
+        return cls(
+            policy=policy, privatizer=privatizer, environment=environment, seed=jnp.uint32(seed)
+        )
 
     @property
     def protection(self) -> CohortSums:
@@ -113,7 +115,7 @@ def _begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
             replicate=replicate,
             world=scene.environment.init(Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)),
             state=scene.policy.init(outlook),
-            last=_nothing(scene),
+            last=_make_empty_release(scene),
             rounds=zero,
             regret=zero,
             done=jnp.bool_(False),
@@ -126,17 +128,17 @@ def _begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
 
 @jax.jit
 def play(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
-    """One phase of every replicate that is not done."""
+    """Play one phase of every replicate that is not done."""
     return on_all_devices(_play_all, scene, carry, phase)
 
 
 def _play_all(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
-    one = partial(_play, scene, phase)
+    play_one = partial(_play, scene, phase)
     if jax.default_backend() == "cpu":
         # One after another: those that are done then cost nothing.
-        played: PhaseReplicate = jax.lax.map(one, carry)
-        return played
-    return jax.vmap(one)(carry)
+        after: PhaseReplicate = jax.lax.map(play_one, carry)
+        return after
+    return jax.vmap(play_one)(carry)
 
 
 @jax.jit
@@ -146,14 +148,14 @@ def finish(scene: PhaseScene, carry: PhaseReplicate) -> Array:
     def finish_one(carry: PhaseReplicate) -> Array:
         weights = scene.policy.finish(carry.world.features, carry.state)
         losses: Array = scene.environment.losses(carry.world)
-        left = scene.policy.problem.horizon - carry.rounds
-        return carry.regret + left * (weights * losses).sum()
+        rounds_left = scene.policy.problem.horizon - carry.rounds
+        return carry.regret + rounds_left * (weights * losses).sum()
 
     return jax.vmap(finish_one)(carry)
 
 
-def _nothing(scene: PhaseScene) -> Release:
-    """What was released before the first phase: as many totals as there will be, of nobody."""
+def _make_empty_release(scene: PhaseScene) -> Release:
+    """Make the release before the first phase: an empty total for each group."""
     privatizer = scene.privatizer
     groups, size = (scene.policy.groups, privatizer.query.size) if privatizer else (0, 0)
     return Release(
@@ -164,25 +166,25 @@ def _nothing(scene: PhaseScene) -> Release:
 
 
 def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplicate:
-    """One phase of one replicate, if it still fits before the horizon."""
+    """Play one phase of one replicate, if it still fits before the horizon."""
     policy, privatizer = scene.policy, scene.protection
     features = carry.world.features
-    asked = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
-    fits = ~carry.done & (carry.rounds + asked.rounds <= policy.problem.horizon)
+    design = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
+    fits = ~carry.done & (carry.rounds + design.rounds <= policy.problem.horizon)
 
     def go(carry: PhaseReplicate) -> PhaseReplicate:
-        release = _release(scene, phase, carry, asked)
-        state = learn(policy, features, carry.state, asked, phase, release)
-        losses = scene.environment.losses(carry.world)[asked.atoms]
+        release = _release(scene, phase, carry, design)
+        state = learn(policy, features, carry.state, design, phase, release)
+        losses = scene.environment.losses(carry.world)[design.atoms]
         return dataclasses.replace(
             carry,
             state=state,
             last=release,
-            rounds=carry.rounds + asked.rounds,
-            regret=carry.regret + (asked.plays * losses).sum(),
+            rounds=carry.rounds + design.rounds,
+            regret=carry.regret + (design.plays * losses).sum(),
             done=policy.settled(state),
             releases=carry.releases + 1,
-            reals=asked.reals.astype(jnp.int32),
+            reals=design.reals.astype(jnp.int32),
         )
 
     def stop(carry: PhaseReplicate) -> PhaseReplicate:
@@ -192,12 +194,12 @@ def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplic
     return after
 
 
-def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Asked) -> Release:
+def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, design: Asked) -> Release:
     """Ask the clients of a phase, in blocks, and release the total of each group's answers."""
     policy, privatizer = scene.policy, scene.protection
     world, groups = carry.world, policy.groups
     root = Stream.of(seed=scene.seed, replicate=carry.replicate)
-    ends = jnp.cumsum(asked.users)
+    ends = jnp.cumsum(design.users)
 
     def answer(place: Array, group: Array) -> Array:
         """Device: what one client sends."""
@@ -205,11 +207,11 @@ def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Aske
         # One group is not looked up: all clients then share its arrays.
         own = 0 if groups == 1 else group
         at, clock = partial(root.at, round=client), Clock(round=client, since={})
-        features, pulls = world.features[asked.atoms[own]], asked.pulls[own]
+        features, pulls = world.features[design.atoms[own]], design.pulls[own]
         averages = scene.environment.averages(world, features, pulls, at(REWARD))
-        record = policy.answer(asked, own, averages)
-        sent: Array = privatizer.randomize(record, clock, at(DEVICE))
-        return sent
+        record = policy.answer(design, own, averages)
+        report: Array = privatizer.randomize(record, clock, at(DEVICE))
+        return report
 
     def block(number: Array, tally: Tree) -> Tree:
         place = number * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
@@ -220,7 +222,7 @@ def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Aske
         return jax.vmap(privatizer.collect)(tally, sums)
 
     def release(tally: Tree, users: Array, group: Array) -> Release:
-        """Every group is a cohort of its own: its total begins with nobody."""
+        """Release the total of one group, which is a cohort of its own."""
         clock, stream = Clock(round=users - 1, since={}), root.at(AGGREGATOR, round=phase.number)
         memory, _ = privatizer.open()
         return privatizer.release(memory, tally, None, clock, stream.split(group))[0]
@@ -228,7 +230,7 @@ def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Aske
     blocks = -(-ends[-1] // _BLOCK)
     empty = jax.vmap(lambda group: privatizer.open()[1])(jnp.arange(groups))
     tally = jax.lax.fori_loop(0, blocks, block, empty)
-    return jax.vmap(release)(tally, asked.users, jnp.arange(groups, dtype=jnp.uint32))
+    return jax.vmap(release)(tally, design.users, jnp.arange(groups, dtype=jnp.uint32))
 
 
 def play_phases(
@@ -249,15 +251,17 @@ def play_phases(
     scene = PhaseScene.of(policy, privatizers, environment, seed)
     phases, nothing = phases_of(policy, privatizers), np.zeros(len(replicates))
     ends, regret = [nothing], [nothing]
-    sent = {name: np.zeros(len(replicates)) for name in ("reals", "bits")}
+    communication = {name: np.zeros(len(replicates)) for name in ("reals", "bits")}
     carry: PhaseReplicate = recorder.run(begin, scene, replicates)
     for phase in phases:
         number = jax.tree.map(jnp.int32, phase)
         carry = recorder.run(play, scene, carry, number)
         ends.append(np.asarray(carry.rounds))
         regret.append(np.asarray(carry.regret))
-        for name, each in _sent(privatizers[ANSWERS], np.asarray(carry.last.count)).items():
-            sent[name] += np.asarray(carry.reals) * each
+        for name, numbers_sent in _count_sent(
+            privatizers[ANSWERS], np.asarray(carry.last.count)
+        ).items():
+            communication[name] += np.asarray(carry.reals) * numbers_sent
         recorder.tick(int(np.asarray(carry.rounds).min()))
         if bool(carry.done.all()):
             break
@@ -268,31 +272,31 @@ def play_phases(
     releases = np.asarray(carry.releases, np.int64)
     covered = sum(int(phase.clients) for phase in phases[: int(releases.max())])
     return Played(
-        regret=_between(np.stack(ends), np.stack(regret), rounds),
+        regret=_interpolate_regret(np.stack(ends), np.stack(regret), rounds),
         releases=dict.fromkeys(privatizers, releases),
         users=covered,
         covered=dict.fromkeys(privatizers, covered),
-        communication=sent,
+        communication=communication,
     )
 
 
-def _between(ends: Floats, regret: Floats, rounds: NDArray[np.int64]) -> Floats:
+def _interpolate_regret(ends: Floats, regret: Floats, rounds: NDArray[np.int64]) -> Floats:
     """Cumulative regret after these rounds, from what each replicate had after each phase."""
     pairs = zip(ends.T, regret.T, strict=True)
     return np.stack([np.interp(rounds, *pair) for pair in pairs], axis=1)
 
 
-def _sent(privatizer: Privatizer, users: NDArray[np.int32]) -> dict[str, Floats]:
-    """What clients in groups of these sizes send in each replicate, per number of an answer."""
+def _count_sent(privatizer: Privatizer, users: NDArray[np.int32]) -> dict[str, Floats]:
+    """Count what clients send in each replicate, per number of an answer."""
     sizes, where = np.unique(users, return_inverse=True)
-    bits = np.array([_bits(privatizer, int(size)) for size in sizes], np.float64)[where]
+    bits = np.array([_count_bits(privatizer, int(size)) for size in sizes], np.float64)[where]
     return {
         "reals": users.sum(1, dtype=np.float64),
         "bits": (bits.reshape(users.shape) * users).sum(1),
     }
 
 
-def _bits(privatizer: Privatizer, users: int) -> int:
+def _count_bits(privatizer: Privatizer, users: int) -> int:
     """What one number of an answer costs on the wire, in a group of so many clients."""
     if users and isinstance(privatizer, ShuffledSums) and mean_noise(privatizer, 1) > 0:
         return privatizer.coins.width(users)

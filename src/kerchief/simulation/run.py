@@ -163,14 +163,14 @@ def simulate_side_by_side(
     high = 2**32 - replicates
     first_replicate = validate.whole("first replicate", first_replicate, low=0, high=high)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
-    for one in contenders:
-        _check_fit(one.policy, one.privatizers, environment, horizon)
-    receipts = [_charge(one, horizon) for one in contenders]
+    for contender in contenders:
+        _check_fit(contender.policy, contender.privatizers, environment, horizon)
+    receipts = [_charge(contender, horizon) for contender in contenders]
     numbers = np.arange(first_replicate, first_replicate + replicates, dtype=np.uint32)
-    recorders = [Recorder(progress=one.progress or _tell_nobody) for one in contenders]
+    recorders = [Recorder(progress=contender.progress or _tell_nobody) for contender in contenders]
     rounds = ticks_of(horizon, ticks)
     play: Callable[..., list[Played]] = _play_handed if is_foreseen(environment) else _play_in_turn
-    played = play(
+    results = play(
         contenders,
         environment,
         recorders,
@@ -178,49 +178,49 @@ def simulate_side_by_side(
         seed=seed,
         rounds=rounds,
     )
-    ended = zip(contenders, receipts, played, recorders, strict=True)
-    return [_settled(*one, rounds=rounds) for one in ended]
+    settlements = zip(contenders, receipts, results, recorders, strict=True)
+    return [_settle_run(*parts, rounds=rounds) for parts in settlements]
 
 
-def _charge(one: Contender, horizon: int) -> Receipts:
+def _charge(contender: Contender, horizon: int) -> Receipts:
     """Let the ledger pay for all that may be released."""
-    if isinstance(one.policy, Knows):
+    if isinstance(contender.policy, Knows):
         # What it is told may be what all users have told somebody.
-        one.ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
-    users = _users(one.policy, one.privatizers, horizon)
-    return pay(one.privatizers, one.ledger, horizon=horizon, users=users)
+        contender.ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
+    users = _count_users(contender.policy, contender.privatizers, horizon)
+    return pay(contender.privatizers, contender.ledger, horizon=horizon, users=users)
 
 
-def _settled(
-    one: Contender,
+def _settle_run(
+    contender: Contender,
     receipts: Receipts,
-    played: Played,
+    result: Played,
     recorder: Recorder,
     *,
     rounds: NDArray[np.int64],
 ) -> Run:
     """Settle the ledger for what was really used."""
-    most = {name: int(used.max()) for name, used in played.releases.items()}
+    release_counts = {name: int(counts.max()) for name, counts in result.releases.items()}
     settle(
-        one.privatizers,
-        one.ledger,
+        contender.privatizers,
+        contender.ledger,
         receipts,
-        users=played.users,
-        covered=played.covered,
-        releases=most,
+        users=result.users,
+        covered=result.covered,
+        releases=release_counts,
     )
     return Run(
         rounds=rounds,
-        regret=played.regret,
-        releases=played.releases,
-        spent=one.ledger.spent(),
+        regret=result.regret,
+        releases=result.releases,
+        spent=contender.ledger.spent(),
         seconds=recorder.seconds + recorder.shared_seconds / recorder.sharing,
         seconds_alone=recorder.seconds + recorder.shared_seconds,
         compile_seconds=recorder.compile_seconds,
         device=jax.devices()[0].platform,
-        communication=played.communication,
-        right=played.right,
-        earned=played.earned,
+        communication=result.communication,
+        right=result.right,
+        earned=result.earned,
     )
 
 
@@ -230,12 +230,16 @@ def _play_in_turn(
     recorders: Sequence[Recorder],
     **meeting: Any,
 ) -> list[Played]:
-    """One after the other, round by round or phase by phase."""
-    played = []
-    for one, recorder in zip(contenders, recorders, strict=True):
-        play: Callable[..., Played] = play_phases if _by_phases(one.policy) else _play_rounds
-        played.append(play(one.policy, one.privatizers, environment, recorder=recorder, **meeting))
-    return played
+    """Play the contenders one after the other, by rounds or by phases."""
+    results = []
+    for contender, recorder in zip(contenders, recorders, strict=True):
+        play: Callable[..., Played] = (
+            play_phases if _is_by_phases(contender.policy) else _play_rounds
+        )
+        results.append(
+            play(contender.policy, contender.privatizers, environment, recorder=recorder, **meeting)
+        )
+    return results
 
 
 def _play_rounds(
@@ -249,7 +253,7 @@ def _play_rounds(
     recorder: Recorder,
 ) -> Played:
     """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
-    scene = _scene(policy, privatizers, environment, seed)
+    scene = _build_scene(policy, privatizers, environment, seed)
     carry: Replicate = recorder.run(begin, scene, replicates)
     readings: list[NDArray[np.float64]] = []
     longest = longest_block(int(rounds[-1]))
@@ -264,7 +268,7 @@ def _play_rounds(
         recorder.tick(start + length * segments)
     # Those that have stopped lose nothing more.
     readings += readings[-1:] * (rounds.size - len(readings))
-    return _played(scene, carry, readings, rounds)
+    return _collect_results(scene, carry, readings, rounds)
 
 
 def _play_handed(
@@ -276,11 +280,17 @@ def _play_handed(
     seed: int,
     rounds: NDArray[np.int64],
 ) -> list[Played]:
-    """All in step: arms of some rounds are drawn, and everyone plays them, also who has stopped."""
+    """Play all contenders in step, on arms that are drawn for some rounds at once.
+
+    Contenders that have stopped play on.
+    """
     drawing = Recorder(progress=recorders[0].progress)
     source = jax.device_put(Source(environment=environment, seed=jnp.uint32(seed)))
     truths, armless = drawing.run(meet, source, replicates)
-    scenes = [_scene(one.policy, one.privatizers, handing(environment), seed) for one in contenders]
+    scenes = [
+        _build_scene(contender.policy, contender.privatizers, handing(environment), seed)
+        for contender in contenders
+    ]
     pairs = list(zip(scenes, recorders, strict=True))
     carries: list[Replicate] = [
         recorder.run(begin_ahead, scene, replicates, armless, once=True)
@@ -301,17 +311,20 @@ def _play_handed(
     recorders[0].compile_seconds += drawing.compile_seconds
     for recorder in recorders:
         recorder.shared_seconds, recorder.sharing = drawing.seconds, len(recorders)
-    whole = [
+    scenes_and_carries = [
         (
             dataclasses.replace(scene, environment=environment),
             dataclasses.replace(carry, world=truths),
         )
         for scene, carry in zip(scenes, carries, strict=True)
     ]
-    return [_played(*one, reading, rounds) for one, reading in zip(whole, readings, strict=True)]
+    return [
+        _collect_results(*pair, reading, rounds)
+        for pair, reading in zip(scenes_and_carries, readings, strict=True)
+    ]
 
 
-def _scene(
+def _build_scene(
     policy: Any, privatizers: Mapping[str, Privatizer], environment: Environment, seed: int
 ) -> Scene:
     scene = Scene(
@@ -324,7 +337,7 @@ def _scene(
     return placed
 
 
-def _played(
+def _collect_results(
     scene: Scene,
     carry: Replicate,
     readings: Sequence[NDArray[np.float64]],
@@ -333,8 +346,8 @@ def _played(
     right = judge(scene, carry)
     return Played(
         regret=np.stack(readings),
-        releases={name: np.asarray(used, np.int64) for name, used in carry.used.items()},
-        users=max([int(used.max()) for used in carry.used.values()], default=0)
+        releases={name: np.asarray(counts, np.int64) for name, counts in carry.used.items()},
+        users=max([int(counts.max()) for counts in carry.used.values()], default=0)
         if isinstance(scene.policy, Stops)
         else int(rounds[-1]),
         covered={name: int(last.max()) + 1 for name, last in carry.last.items()},
@@ -344,7 +357,7 @@ def _played(
 
 
 def _stretches(rounds: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """First round, length and number of the segments that are played before anybody looks.
+    """Yield first round, length and number of segments to play before a look.
 
     On an accelerator, where looking is slow, several: as many, up to ten, as divide all evenly.
     """
@@ -358,7 +371,7 @@ def _stretches(rounds: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
             yield end - together * length, length, together
 
 
-def _tell_nobody(stage: str, done: int) -> None:
+def _tell_nobody(stage: str, rounds: int) -> None:
     pass
 
 
@@ -366,20 +379,20 @@ def _most_together() -> int:
     return 1 if jax.default_backend() == "cpu" else 10
 
 
-def _all_stopped(scene: Scene, carry: Replicate, done: int) -> bool:
+def _all_stopped(scene: Scene, carry: Replicate, round_count: int) -> bool:
     """Whether no replicate asked anyone in the last of the rounds done so far."""
     if not isinstance(scene.policy, Stops) or not carry.used:
         return False
-    return max(int(used.max()) for used in carry.used.values()) < done
+    return max(int(counts.max()) for counts in carry.used.values()) < round_count
 
 
-def _by_phases(policy: AnyPolicy) -> TypeGuard[PhasePolicy]:
+def _is_by_phases(policy: AnyPolicy) -> TypeGuard[PhasePolicy]:
     return policy.feedback == "phases"
 
 
-def _users(policy: AnyPolicy, privatizers: Mapping[str, Privatizer], horizon: int) -> int:
+def _count_users(policy: AnyPolicy, privatizers: Mapping[str, Privatizer], horizon: int) -> int:
     """How many users may report: one each round, or the clients of all phases."""
-    if not _by_phases(policy):
+    if not _is_by_phases(policy):
         return horizon
     return max(1, sum(int(phase.clients) for phase in phases_of(policy, privatizers)))
 
@@ -403,23 +416,23 @@ def _check_fit(
             )
         if policy.feedback == "reports":
             channel_of(privatizer)
-    if _by_phases(policy) != isinstance(environment, Population):
+    if _is_by_phases(policy) != isinstance(environment, Population):
         raise InvalidValue(
             f"{type(policy).__name__} hears {policy.feedback} and the world is a "
             f"{type(environment).__name__}; bandits that hear phases play in a Population"
         )
     if policy.feedback == "reports":
-        posed = environment.problem(horizon)
-        if not isinstance(posed, ContextFreeProblem):
+        problem = environment.problem(horizon)
+        if not isinstance(problem, ContextFreeProblem):
             raise InvalidValue(
                 f"{type(policy).__name__} hears reports and the world poses a "
-                f"{type(posed).__name__}, where users' choices are private; "
+                f"{type(problem).__name__}, where users' choices are private; "
                 "play it in a world that poses a ContextFreeProblem"
             )
-    built: AnyProblem | None = getattr(policy, "problem", None)
-    if built is not None and built.horizon != horizon:
+    policy_problem: AnyProblem | None = getattr(policy, "problem", None)
+    if policy_problem is not None and policy_problem.horizon != horizon:
         raise InvalidValue(
-            f"the bandit was built for {built.horizon} rounds and the run has {horizon}; "
+            f"the bandit was built for {policy_problem.horizon} rounds and the run has {horizon}; "
             f"build it from the problem of {horizon} rounds"
         )
     if policy.feedback != "phases" and set(privatizers) != set(policy.queries):

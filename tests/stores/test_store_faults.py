@@ -375,7 +375,7 @@ def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
 
     def interrupted() -> None:
         with store.transaction(TASK) as at:
-            at._notes = at._kept.notes = Interrupting(at._notes, after=after)
+            at._notes = at._state.notes = Interrupting(at._notes, after=after)
             step(at)
 
     with pytest.raises(KeyboardInterrupt):

@@ -46,11 +46,11 @@ class Link(ABC):
     def find(
         self, table: str, columns: Sequence[str], key: int, names: Sequence[bytes]
     ) -> Iterable[Any]:
-        """Rows of a task whose first column is one of these names."""
+        """Find the rows of a task whose first column is one of these names."""
 
     @abstractmethod
     def fault(self, error: Exception) -> KerchiefError | None:
-        """The error of ours that stands for one of the driver's; None for any other."""
+        """Translate an error of the driver to one of kerchief; None for any other."""
 
     def guard(self) -> _Guard:
         """Break the transaction on the first failure: whatever came before was rolled back."""
@@ -64,7 +64,7 @@ class Link(ABC):
 
 
 class _Guard:
-    """Around one statement."""
+    """Context manager that breaks the transaction if its statement fails."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -78,7 +78,7 @@ class _Guard:
         if error is None:
             self._link.broken = False
         elif isinstance(error, Exception):
-            ours = self._link.fault(error)
-            if ours is not None:
+            store_error = self._link.fault(error)
+            if store_error is not None:
                 # The driver's own text may quote the row.
-                raise ours from None
+                raise store_error from None

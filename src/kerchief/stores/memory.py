@@ -20,8 +20,8 @@ _STATES = ("running", "closed")
 
 
 @dataclasses.dataclass
-class _Kept:
-    """All that is known of one task; bodies and the secret are never shown.
+class _TaskState:
+    """State of one task; its repr shows neither bodies nor secrets.
 
     How to take a step of a transaction back is noted before the step, and crossed out when it is
     taken back or committed: an interrupt may come between any two, and while they are taken back.
@@ -49,116 +49,120 @@ class _Kept:
 class _Reader:
     """Looks at one task, until it is left."""
 
-    def __init__(self, kept: _Kept) -> None:
-        self._task, self.over = kept, False
+    def __init__(self, state: _TaskState) -> None:
+        self._task, self.over = state, False
 
     def row(self) -> Row | None:
-        return self._kept.row
+        return self._state.row
 
     def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        return self._known.lines[max(0, first) : max(0, first) + most]
+        return self._created_state.lines[max(0, first) : max(0, first) + most]
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
-        return {id for id in ids if id in self._known.seen}
+        return {id for id in ids if id in self._created_state.seen}
 
     def seen(self) -> dict[tuple[int, int], int]:
-        found: dict[tuple[int, int], int] = {}
-        for place in self._known.seen.values():
-            found[place] = found.get(place, 0) + 1
-        return found
+        counts: dict[tuple[int, int], int] = {}
+        for place in self._created_state.seen.values():
+            counts[place] = counts.get(place, 0) + 1
+        return counts
 
     def counts(self) -> dict[int, int]:
-        return {cohort: len(bodies) for cohort, bodies in self._known.bodies.items()}
+        return {cohort: len(bodies) for cohort, bodies in self._created_state.bodies.items()}
 
     def bodies(self, cohort: int) -> list[bytes]:
-        return [body for _, body in sorted(self._known.bodies.get(cohort, {}).items())]
+        return [body for _, body in sorted(self._created_state.bodies.get(cohort, {}).items())]
 
     def release(self, number: int) -> bytes | None:
-        found = self._known.releases
-        return found[number] if 0 <= number < len(found) else None
+        releases = self._created_state.releases
+        return releases[number] if 0 <= number < len(releases) else None
 
     def releases(self, first: int, most: int) -> list[bytes]:
-        return self._known.releases[max(0, first) : max(0, first) + most]
+        return self._created_state.releases[max(0, first) : max(0, first) + most]
 
     def secret(self) -> bytes | None:
-        return self._known.secret
+        return self._created_state.secret
 
     def question(self, id: bytes) -> Question | None:
-        return self._known.questions.get(id)
+        return self._created_state.questions.get(id)
 
     def open_questions(self) -> int:
-        return sum(one.state == "asked" for one in self._known.questions.values())
+        return sum(question.state == "asked" for question in self._created_state.questions.values())
 
     def expired(self, now: int, most: int) -> list[Question]:
-        asked = (one for one in self._known.questions.values() if one.state == "asked")
-        found = [one for one in asked if one.due <= now]
-        return sorted(found, key=lambda one: (one.round, one.id))[:most]
+        open_questions = (
+            question
+            for question in self._created_state.questions.values()
+            if question.state == "asked"
+        )
+        due_questions = [question for question in open_questions if question.due <= now]
+        return sorted(due_questions, key=lambda question: (question.round, question.id))[:most]
 
     def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
-        used = self._known.clients
-        return {name: used[name] for name in names if name in used}
+        places = self._created_state.clients
+        return {name: places[name] for name in names if name in places}
 
     def client_key(self) -> bytes | None:
-        return self._known.client_key
+        return self._created_state.client_key
 
     def witness(self) -> bytes | None:
-        return self._kept.witnessed
+        return self._state.witnessed
 
     @property
-    def _kept(self) -> _Kept:
+    def _state(self) -> _TaskState:
         if self.over:
             raise StoreFailed("the transaction is over; begin another one with `transaction`")
         return self._task
 
     @property
-    def _known(self) -> _Kept:
-        kept = self._kept
-        if kept.row is None:
+    def _created_state(self) -> _TaskState:
+        state = self._state
+        if state.row is None:
             raise InvalidValue("the store does not know this task; create it first")
-        return kept
+        return state
 
 
 class _Transaction(_Reader):
     """Writes one task too; after a refusal it is over, and all of it is taken back."""
 
-    def __init__(self, kept: _Kept) -> None:
-        super().__init__(kept)
-        self._notes = kept.notes
+    def __init__(self, state: _TaskState) -> None:
+        super().__init__(state)
+        self._notes = state.notes
 
     def create(self, row: Row) -> None:
-        if self._kept.row is not None:
+        if self._state.row is not None:
             self._refuse(InvalidValue("the store refuses this: the task is there already"))
-        self._set("row", self._checked(row))
+        self._set("row", self._check_row(row))
 
     def change(self, row: Row) -> None:
-        if self._kept.row is None or self._kept.row.config != row.config:
+        if self._state.row is None or self._state.row.config != row.config:
             self._refuse(
                 InvalidValue("the store does not know a task of this configuration; create it")
             )
-        self._set("row", self._checked(row))
+        self._set("row", self._check_row(row))
 
     def append(self, lines: Sequence[Line]) -> None:
-        kept = self._known.lines
-        end = len(kept), kept[-1].hash if kept else ROOT
+        chain = self._created_state.lines
+        end = len(chain), chain[-1].hash if chain else ROOT
         for line in lines:
             end = line.after(*end)
-        self._notes.append(partial(kept.__delitem__, slice(len(kept), None)))
-        kept.extend(lines)
+        self._notes.append(partial(chain.__delitem__, slice(len(chain), None)))
+        chain.extend(lines)
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
-        seen = self._known.seen
+        places = self._created_state.seen
         for id, cohort in reports:
-            if id in seen:
+            if id in places:
                 self._refuse(InvalidValue("the store refuses this: a report was seen before"))
-            self._notes.append(partial(seen.pop, id, None))
-            seen[id] = (epoch, cohort)
+            self._notes.append(partial(places.pop, id, None))
+            places[id] = (epoch, cohort)
 
     def forget_seen(self) -> None:
-        assert self._known
+        assert self._created_state
         self._set("seen", {})
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        before = self._known.bodies
+        before = self._created_state.bodies
         now = dict(before.get(cohort, {}))
         for id, body in entries:
             if id in now:
@@ -167,11 +171,13 @@ class _Transaction(_Reader):
         self._set("bodies", {**before, cohort: now})
 
     def forget(self, cohort: int) -> None:
-        left = {one: bodies for one, bodies in self._known.bodies.items() if one != cohort}
-        self._set("bodies", left)
+        remaining = {
+            key: bodies for key, bodies in self._created_state.bodies.items() if key != cohort
+        }
+        self._set("bodies", remaining)
 
     def publish(self, first: int, payloads: Sequence[bytes]) -> None:
-        releases = self._known.releases
+        releases = self._created_state.releases
         if first != len(releases):
             self._refuse(
                 InvalidValue(f"the store refuses this: release {len(releases)} comes next")
@@ -180,45 +186,47 @@ class _Transaction(_Reader):
         releases.extend(payloads)
 
     def hide(self, secret: bytes) -> None:
-        assert self._known
+        assert self._created_state
         self._set("secret", secret)
 
     def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
-        if id in self._known.questions:
+        if id in self._created_state.questions:
             self._refuse(InvalidValue("the store refuses this: the question was asked before"))
-        self._put(
+        self._put_question(
             Question(
                 id=id, round=round, action=action, memo=memo, due=due, state="asked", report=None
             )
         )
 
     def answered(self, id: bytes, report: bytes) -> None:
-        self._put(dataclasses.replace(self._open(id), state="answered", report=report))
+        self._put_question(
+            dataclasses.replace(self._find_open_question(id), state="answered", report=report)
+        )
 
     def expire(self, id: bytes) -> None:
-        self._put(dataclasses.replace(self._open(id), state="expired"))
+        self._put_question(dataclasses.replace(self._find_open_question(id), state="expired"))
 
     def hide_client_key(self, key: bytes) -> None:
-        if self._known.client_key is not None:
+        if self._created_state.client_key is not None:
             self._refuse(InvalidValue("the store refuses this: the clients have a key already"))
         self._set("client_key", key)
 
     def count_clients(self, places: Mapping[bytes, int]) -> None:
-        used = self._known.clients
+        counts = self._created_state.clients
         for name, count in places.items():
-            before = used.get(name, 0)
-            self._notes.append(partial(_restore_count, used, name, before))
-            used[name] = before + count
+            before = counts.get(name, 0)
+            self._notes.append(partial(_restore_count, counts, name, before))
+            counts[name] = before + count
 
     def forget_clients(self) -> None:
-        assert self._known
+        assert self._created_state
         self._set("clients", {})
         self._set("client_key", None)
 
     def attest(self, head: bytes) -> None:
         self._set("witnessed", head)
 
-    def _checked(self, row: Row) -> Row:
+    def _check_row(self, row: Row) -> Row:
         if row.state not in _STATES:
             self._refuse(InvalidValue(f"the store refuses this: the state is {row.state[:20]!r}"))
         return row
@@ -227,21 +235,21 @@ class _Transaction(_Reader):
         self.over = True
         raise error from None
 
-    def _open(self, id: bytes) -> Question:
-        found = self.question(id)
-        if found is None or found.state != "asked":
+    def _find_open_question(self, id: bytes) -> Question:
+        question = self.question(id)
+        if question is None or question.state != "asked":
             self._refuse(
                 InvalidValue("the question is not open; `question` says what became of it")
             )
-        return found
+        return question
 
-    def _put(self, question: Question) -> None:
-        self._set("questions", {**self._known.questions, question.id: question})
+    def _put_question(self, question: Question) -> None:
+        self._set("questions", {**self._created_state.questions, question.id: question})
 
     def _set(self, name: str, value: object) -> None:
-        kept, before = self._kept, getattr(self._kept, name)
-        self._notes.append(lambda: setattr(kept, name, before))
-        setattr(kept, name, value)
+        state, before = self._state, getattr(self._state, name)
+        self._notes.append(lambda: setattr(state, name, before))
+        setattr(state, name, value)
 
 
 class MemoryStore:
@@ -249,36 +257,36 @@ class MemoryStore:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._tasks: dict[bytes, _Kept] = {}
+        self._tasks: dict[bytes, _TaskState] = {}
         self._lock, self._process = threading.Lock(), os.getpid()
-        self._inside, self._closed = set[int](), False
+        self._inside, self._is_closed = set[int](), False
 
     @contextmanager
     def transaction(self, task: bytes) -> Iterator[_Transaction]:
         """One exclusive transaction of one task."""
         me = self._check()
         with self._lock:
-            kept = self._of(task)
-            at = _Transaction(kept)
+            state = self._restore_state(task)
+            at = _Transaction(state)
             try:
                 self._inside.add(me)
                 yield at
-                assert at._kept is kept
-                kept.notes.clear()
+                assert at._state is state
+                state.notes.clear()
             except BaseException:
-                kept.take_back()
+                state.take_back()
                 raise
             finally:
                 at.over = True
                 self._inside.discard(me)
-            self._tasks[task] = kept
+            self._tasks[task] = state
 
     @contextmanager
     def read(self, task: bytes) -> Iterator[_Reader]:
         """Look at what is committed."""
         me = self._check()
         with self._lock:
-            at = _Reader(self._of(task))
+            at = _Reader(self._restore_state(task))
             try:
                 self._inside.add(me)
                 yield at
@@ -290,7 +298,7 @@ class MemoryStore:
         """The tasks that were created here, in this order."""
         self._check()
         with self._lock:
-            return [task for task, kept in self._tasks.items() if kept.row is not None]
+            return [task for task, state in self._tasks.items() if state.row is not None]
 
     def copy_to(self, path: str | Path) -> None:
         """Write everything into a new file, for a store that moves there."""
@@ -299,21 +307,21 @@ class MemoryStore:
         with self._lock:
             for task in self._tasks:
                 with store.transaction(task) as at:
-                    _copied(self._of(task), at)
+                    _copy_task(self._restore_state(task), at)
         store.close()
 
     def close(self) -> None:
         """Forget everything."""
         if self._process == os.getpid():
-            self._closed = True
+            self._is_closed = True
             self._tasks = {}
 
-    def _of(self, task: bytes) -> _Kept:
-        """What is committed of a task: what an interrupt left is taken back first."""
-        kept = self._tasks.get(task) or _Kept()
-        if kept.notes:
-            kept.take_back()
-        return kept
+    def _restore_state(self, task: bytes) -> _TaskState:
+        """Return a task's committed state, after taking back an interrupted change."""
+        state = self._tasks.get(task) or _TaskState()
+        if state.notes:
+            state.take_back()
+        return state
 
     def _check(self) -> int:
         """The thread; refuse a store that came by a fork, is closed, or would wait for itself.
@@ -322,7 +330,7 @@ class MemoryStore:
         """
         if self._process != os.getpid():
             raise StoreFailed("the store was opened before a fork; open it again in the child")
-        if self._closed:
+        if self._is_closed:
             raise StoreFailed("the store is closed; open it again")
         me = threading.get_ident()
         if me in self._inside:
@@ -340,18 +348,21 @@ def _restore_count(counts: dict[bytes, int], name: bytes, before: int) -> None:
         del counts[name]
 
 
-def _copied(kept: _Kept, to: Transaction) -> None:
+def _copy_task(state: _TaskState, to: Transaction) -> None:
     """Write one task into a transaction of another store."""
-    assert kept.row is not None
-    to.create(kept.row)
-    to.append(kept.lines)
-    for epoch in {one for one, _ in kept.seen.values()}:
-        to.see([(id, at) for id, (one, at) in kept.seen.items() if one == epoch], epoch=epoch)
-    for cohort, bodies in kept.bodies.items():
+    assert state.row is not None
+    to.create(state.row)
+    to.append(state.lines)
+    for epoch in {report_epoch for report_epoch, _ in state.seen.values()}:
+        to.see(
+            [(id, at) for id, (report_epoch, at) in state.seen.items() if report_epoch == epoch],
+            epoch=epoch,
+        )
+    for cohort, bodies in state.bodies.items():
         to.keep(cohort, bodies.items())
-    to.publish(0, kept.releases)
-    if kept.secret is not None:
-        to.hide(kept.secret)
-    to.count_clients(kept.clients)
-    if kept.client_key is not None:
-        to.hide_client_key(kept.client_key)
+    to.publish(0, state.releases)
+    if state.secret is not None:
+        to.hide(state.secret)
+    to.count_clients(state.clients)
+    if state.client_key is not None:
+        to.hide_client_key(state.client_key)

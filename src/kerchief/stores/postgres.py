@@ -51,7 +51,10 @@ _DIALECT = Dialect(
     key="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     strict="",
     tight="",
-    triggers=(*_FUNCTIONS, *(one.format(name) for name in APPEND_ONLY for one in _TRIGGERS)),
+    triggers=(
+        *_FUNCTIONS,
+        *(trigger.format(name) for name in APPEND_ONLY for trigger in _TRIGGERS),
+    ),
 )
 _BYTES = ("id", "prev", "body", "payload", "name", "client_key")
 _TYPES = {"kind": "text[]", **dict.fromkeys(_BYTES, "bytea[]")}
@@ -88,12 +91,12 @@ class PostgresStore(SQLStore):
         """Let go of the connections; in a child made by fork, do nothing."""
         if self._process != os.getpid():
             return
-        self._closed = True
+        self._is_closed = True
         while (connection := self._take()) is not None:
             connection.close()
 
     def _take(self) -> Connection | None:
-        """A connection that waits for work, or None."""
+        """Take an idle connection; None if there is none."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -114,7 +117,7 @@ class PostgresStore(SQLStore):
                 "postgresql://USER@HOST/DATABASE"
             ) from None
         except psycopg.Error as error:
-            raise (_ours(error) or error) from None
+            raise (_translate_error(error) or error) from None
         return connection
 
     def _turn(self, *, reading: bool) -> AbstractContextManager[object]:
@@ -181,14 +184,14 @@ class _PostgresLink(Link):
 
         # One that was interrupted as it rolled back still holds the task's lock.
         idle = self._connection.info.transaction_status == TransactionStatus.IDLE
-        if self._store._closed or not idle:
+        if self._store._is_closed or not idle:
             self._connection.close()
         else:
             self._store._idle.append(self._connection)
 
     def run(self, statement: str, values: Values) -> list[Any]:
         cursor = self._connection.cursor(binary=True)
-        cursor.execute(_spelled(statement), values or None)
+        cursor.execute(_spell_statement(statement), values or None)
         return cursor.fetchall() if cursor.description else []
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
@@ -203,10 +206,10 @@ class _PostgresLink(Link):
         return self.run(f"{select} = ANY(?::bytea[])", (key, names))
 
     def fault(self, error: Exception) -> KerchiefError | None:
-        return _ours(error)
+        return _translate_error(error)
 
 
-def _ours(error: Exception) -> KerchiefError | None:
+def _translate_error(error: Exception) -> KerchiefError | None:
     import psycopg
 
     if not isinstance(error, psycopg.Error):
@@ -229,7 +232,7 @@ def _lock(task: bytes) -> int:
 
 
 @functools.cache
-def _spelled(statement: str) -> bytes:
+def _spell_statement(statement: str) -> bytes:
     # Many bytes at once travel as they are, not as text.
     return statement.replace("?::bytea[]", "%b::bytea[]").replace("?", "%s").encode()
 

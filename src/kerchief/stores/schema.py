@@ -38,7 +38,7 @@ def migrate(link: Link, dialect: Dialect) -> None:
     Raises:
         StoreFailed: a newer version of kerchief made them, or they were changed.
     """
-    versions = (_first(dialect),)
+    versions = (_list_first_statements(dialect),)
     with link.guard():
         link.run("CREATE TABLE IF NOT EXISTS meta (version INTEGER NOT NULL)", ())
         numbers = [number for (number,) in link.run("SELECT version FROM meta", ())]
@@ -56,35 +56,35 @@ def migrate(link: Link, dialect: Dialect) -> None:
             link.run("INSERT INTO meta (version) VALUES (?)", (number,))
 
 
-def _first(dialect: Dialect) -> tuple[str, ...]:
-    blob, whole = dialect.bytes, dialect.whole
-    task = f"task {whole} NOT NULL REFERENCES tasks"
+def _list_first_statements(dialect: Dialect) -> tuple[str, ...]:
+    blob, int64 = dialect.bytes, dialect.whole
+    task = f"task {int64} NOT NULL REFERENCES tasks"
     # `seen`, `clients` and `bodies` take most rows: they refer to nothing, bodies grow at the end,
     # and an id or a name comes first in its key, so that no plan reads all those of a task.
     return (
         f"""CREATE TABLE tasks (key {dialect.key}, id {blob} NOT NULL UNIQUE,
         config {blob} NOT NULL, state TEXT NOT NULL CHECK (state IN ('running', 'closed')),
-        epoch {whole} NOT NULL, cohort {whole} NOT NULL, releases {whole} NOT NULL,
-        length {whole} NOT NULL, head {blob} NOT NULL, witnessed {blob}) {dialect.strict}""",
-        f"""CREATE TABLE chain ({task}, number {whole} NOT NULL, kind TEXT NOT NULL,
+        epoch {int64} NOT NULL, cohort {int64} NOT NULL, releases {int64} NOT NULL,
+        length {int64} NOT NULL, head {blob} NOT NULL, witnessed {blob}) {dialect.strict}""",
+        f"""CREATE TABLE chain ({task}, number {int64} NOT NULL, kind TEXT NOT NULL,
         prev {blob} NOT NULL, body {blob} NOT NULL, PRIMARY KEY (task, number)) {dialect.tight}""",
-        f"""CREATE TABLE releases ({task}, number {whole} NOT NULL, payload {blob} NOT NULL,
+        f"""CREATE TABLE releases ({task}, number {int64} NOT NULL, payload {blob} NOT NULL,
         PRIMARY KEY (task, number)) {dialect.tight}""",
-        f"""CREATE TABLE seen (task {whole} NOT NULL, id {blob} NOT NULL, epoch {whole} NOT NULL,
-        cohort {whole} NOT NULL, PRIMARY KEY (id, task)) {dialect.tight}""",
-        f"""CREATE TABLE cohorts ({task}, cohort {whole} NOT NULL, kept {whole} NOT NULL,
+        f"""CREATE TABLE seen (task {int64} NOT NULL, id {blob} NOT NULL, epoch {int64} NOT NULL,
+        cohort {int64} NOT NULL, PRIMARY KEY (id, task)) {dialect.tight}""",
+        f"""CREATE TABLE cohorts ({task}, cohort {int64} NOT NULL, kept {int64} NOT NULL,
         PRIMARY KEY (task, cohort)) {dialect.tight}""",
-        f"""CREATE TABLE bodies (task {whole} NOT NULL, cohort {whole} NOT NULL, id {blob} NOT NULL,
+        f"""CREATE TABLE bodies (task {int64} NOT NULL, cohort {int64} NOT NULL, id {blob} NOT NULL,
         body {blob} NOT NULL) {dialect.strict}""",
         "CREATE INDEX bodies_of ON bodies (task, cohort)",
-        f"""CREATE TABLE secrets (task {whole} PRIMARY KEY REFERENCES tasks,
+        f"""CREATE TABLE secrets (task {int64} PRIMARY KEY REFERENCES tasks,
         secret {blob} NOT NULL) {dialect.strict}""",
-        f"""CREATE TABLE clients (task {whole} NOT NULL, name {blob} NOT NULL,
-        used {whole} NOT NULL, PRIMARY KEY (name, task)) {dialect.tight}""",
-        f"""CREATE TABLE client_keys (task {whole} PRIMARY KEY REFERENCES tasks,
+        f"""CREATE TABLE clients (task {int64} NOT NULL, name {blob} NOT NULL,
+        used {int64} NOT NULL, PRIMARY KEY (name, task)) {dialect.tight}""",
+        f"""CREATE TABLE client_keys (task {int64} PRIMARY KEY REFERENCES tasks,
         client_key {blob} NOT NULL) {dialect.strict}""",
-        f"""CREATE TABLE questions ({task}, id {blob} NOT NULL, round {whole} NOT NULL,
-        action {blob} NOT NULL, memo {blob} NOT NULL, due {whole} NOT NULL,
+        f"""CREATE TABLE questions ({task}, id {blob} NOT NULL, round {int64} NOT NULL,
+        action {blob} NOT NULL, memo {blob} NOT NULL, due {int64} NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'expired')), report {blob},
         PRIMARY KEY (task, id)) {dialect.tight}""",
         "CREATE INDEX open_questions ON questions (task, due) WHERE state = 'asked'",

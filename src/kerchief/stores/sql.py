@@ -24,14 +24,14 @@ class SQLReader:
     def __init__(self, link: Link, task: bytes) -> None:
         """Read a task over a link."""
         self._link, self._task = link, task
-        self._found: int | None = None
+        self._row_key: int | None = None
 
     def row(self) -> Row | None:
         """Where the task stands; None if the store does not know it."""
-        found = self._run(f"SELECT key, {_ROW} FROM tasks WHERE id = ?", self._task)
-        if not found:
+        rows = self._run(f"SELECT key, {_ROW} FROM tasks WHERE id = ?", self._task)
+        if not rows:
             return None
-        self._found, config, state, epoch, cohort, releases, length, head, witnessed = found[0]
+        self._row_key, config, state, epoch, cohort, releases, length, head, witnessed = rows[0]
         return Row(
             config=config,
             state=state,
@@ -44,24 +44,24 @@ class SQLReader:
         )
 
     def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        """At most so many lines of the chain, from one on."""
+        """Read at most `most` lines of the chain, from line `first` on."""
         sql = (
             "SELECT number, kind, prev, body FROM chain WHERE task = ? AND number >= ? "
             "ORDER BY number LIMIT ?"
         )
-        found = self._run(sql, self._key, first, most)
-        return [Line(number=n, kind=kind, prev=prev, body=body) for n, kind, prev, body in found]
+        rows = self._run(sql, self._key, first, most)
+        return [Line(number=n, kind=kind, prev=prev, body=body) for n, kind, prev, body in rows]
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
-        """Those of the reports that were seen already."""
+        """Return the ids of those reports that were seen already."""
         key = self._key
         with self._link.guard():
-            return {one for (one,) in self._link.find("seen", ("id",), key, list(ids))}
+            return {id for (id,) in self._link.find("seen", ("id",), key, list(ids))}
 
     def seen(self) -> dict[tuple[int, int], int]:
         """How many reports were seen, by epoch and cohort."""
         sql = "SELECT epoch, cohort, COUNT(*) FROM seen WHERE task = ? GROUP BY epoch, cohort"
-        return {(epoch, cohort): many for epoch, cohort, many in self._run(sql, self._key)}
+        return {(epoch, cohort): count for epoch, cohort, count in self._run(sql, self._key)}
 
     def counts(self) -> dict[int, int]:
         """How many bodies are kept, by cohort."""
@@ -78,7 +78,7 @@ class SQLReader:
         return _only(self._run(sql, self._key, number))
 
     def releases(self, first: int, most: int) -> list[bytes]:
-        """At most so many releases, from one on."""
+        """Read at most `most` releases, from number `first` on."""
         sql = "SELECT payload FROM releases WHERE task = ? AND number >= ? ORDER BY number LIMIT ?"
         return [payload for (payload,) in self._run(sql, self._key, first, most)]
 
@@ -87,19 +87,19 @@ class SQLReader:
         return _only(self._run("SELECT secret FROM secrets WHERE task = ?", self._key))
 
     def question(self, id: bytes) -> Question | None:
-        """A question, whatever became of it."""
-        found = self._questions("id = ?", id, most=1)
-        return found[0] if found else None
+        """Return a question, whether it is asked, answered or expired."""
+        questions = self._questions("id = ?", id, limit=1)
+        return questions[0] if questions else None
 
     def open_questions(self) -> int:
-        """How many have neither been answered nor expired."""
+        """Count the questions that are neither answered nor expired."""
         sql = "SELECT COUNT(*) FROM questions WHERE task = ? AND state = 'asked'"
-        ((many,),) = self._run(sql, self._key)
-        return int(many)
+        ((count,),) = self._run(sql, self._key)
+        return int(count)
 
     def expired(self, now: int, most: int) -> list[Question]:
-        """Open ones that were due by now, the first by round."""
-        return self._questions("state = 'asked' AND due <= ?", now, most=most)
+        """List open questions that are due by now, ordered by round."""
+        return self._questions("state = 'asked' AND due <= ?", now, limit=most)
 
     def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
         """How many places each of these clients took."""
@@ -112,25 +112,25 @@ class SQLReader:
         return _only(self._run("SELECT client_key FROM client_keys WHERE task = ?", self._key))
 
     def witness(self) -> bytes | None:
-        """The head that this store remembers on behalf of another one."""
+        """Return the head that this store remembers on behalf of another store."""
         return _only(self._run("SELECT head FROM witnessed WHERE task = ?", self._task))
 
     @property
     def _key(self) -> int:
         """The task's number in this database."""
-        if self._found is None and self.row() is None:
+        if self._row_key is None and self.row() is None:
             raise InvalidValue("the store does not know this task; create it first")
-        assert self._found is not None
-        return self._found
+        assert self._row_key is not None
+        return self._row_key
 
-    def _questions(self, which: str, value: Any, *, most: int) -> list[Question]:
+    def _questions(self, condition: str, value: Any, *, limit: int) -> list[Question]:
         sql = (
-            f"SELECT {_QUESTION} FROM questions WHERE task = ? AND {which} "
+            f"SELECT {_QUESTION} FROM questions WHERE task = ? AND {condition} "
             "ORDER BY round, id LIMIT ?"
         )
         return [
             Question(id=id, round=n, action=action, memo=memo, due=due, state=state, report=report)
-            for id, n, action, memo, due, state, report in self._run(sql, self._key, value, most)
+            for id, n, action, memo, due, state, report in self._run(sql, self._key, value, limit)
         ]
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
@@ -163,10 +163,10 @@ class SQLTransaction(SQLReader):
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add the next lines to the chain; they stay for ever."""
-        end, key = self._end or self._found_end(), self._key
+        end, key = self._end or self._find_end(), self._key
         for line in lines:
             end = line.after(*end)
-        rows = [(key, one.number, one.kind, one.prev, one.body) for one in lines]
+        rows = [(key, line.number, line.kind, line.prev, line.body) for line in lines]
         self._insert("chain", ("task", "number", "kind", "prev", "body"), rows)
         self._end = end
 
@@ -232,11 +232,11 @@ class SQLTransaction(SQLReader):
 
     def count_clients(self, places: Mapping[bytes, int]) -> None:
         """Add the places that clients took."""
-        used, key = self.clients(places), self._key
+        counts, key = self.clients(places), self._key
         update = "UPDATE clients SET used = used + ? WHERE task = ? AND name = ?"
-        for name in used:
+        for name in counts:
             self._run(update, places[name], key, name)
-        rows = [(key, name, count) for name, count in places.items() if name not in used]
+        rows = [(key, name, count) for name, count in places.items() if name not in counts]
         self._insert("clients", ("task", "name", "used"), rows)
 
     def forget_clients(self) -> None:
@@ -253,8 +253,8 @@ class SQLTransaction(SQLReader):
         )
         self._run(sql, self._task, head)
 
-    def _found_end(self) -> tuple[int, bytes]:
-        """The number and the previous hash of the line that comes next."""
+    def _find_end(self) -> tuple[int, bytes]:
+        """Return the number and previous hash of the next line of the chain."""
         sql = (
             "SELECT number, kind, prev, body FROM chain WHERE task = ? ORDER BY number DESC LIMIT 1"
         )
@@ -277,7 +277,7 @@ class SQLStore(ABC):
     def __init__(self) -> None:
         """Remember the process."""
         self._process = os.getpid()
-        self._closed = False
+        self._is_closed = False
         self._inside: set[int] = set()
 
     @abstractmethod
@@ -337,7 +337,7 @@ class SQLStore(ABC):
         """Refuse what would wait for itself, and a store that came here by a fork."""
         if self._process != os.getpid():
             raise StoreFailed("the store was opened before a fork; open it anew in the child")
-        if self._closed:
+        if self._is_closed:
             raise StoreFailed("the store is closed; open it anew")
         if threading.get_ident() in self._inside:
             raise StoreFailed(
@@ -358,6 +358,6 @@ def _state(row: Row) -> tuple[str, int, int, int, int, bytes, bytes | None]:
     )
 
 
-def _only(found: list[Any]) -> bytes | None:
-    value: bytes | None = found[0][0] if found else None
+def _only(rows: list[Any]) -> bytes | None:
+    value: bytes | None = rows[0][0] if rows else None
     return value

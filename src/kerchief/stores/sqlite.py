@@ -41,7 +41,7 @@ _DIALECT = Dialect(
     key="INTEGER PRIMARY KEY",
     strict="STRICT",
     tight="STRICT, WITHOUT ROWID",
-    triggers=tuple(one.format(table) for table in APPEND_ONLY for one in _TRIGGERS),
+    triggers=tuple(trigger.format(table) for table in APPEND_ONLY for trigger in _TRIGGERS),
 )
 _REMEDIES = {
     "SQLITE_BUSY": f"another process has held it for {_PATIENCE_S:.0f} s; try again",
@@ -96,7 +96,7 @@ class SQLiteStore(SQLStore):
         """Let go of the file; in a child made by fork, do nothing."""
         if self._process != os.getpid():
             return
-        self._closed = True
+        self._is_closed = True
         for lock, connection in (
             (self._writing, self._writer),
             (self._reading, self._reader),
@@ -125,8 +125,8 @@ class SQLiteStore(SQLStore):
         connection = self._writer
         try:
             connection.execute("PRAGMA busy_timeout = 0")
-            found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._stale = bool(found[0])
+            checkpoint = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._stale = bool(checkpoint[0])
         except sqlite3.Error:
             self._stale = True
         finally:
@@ -176,18 +176,18 @@ class _SQLiteLink(Link):
             yield from self._connection.execute(f"{select} ({marks})", (key, *some))
 
     def fault(self, error: Exception) -> KerchiefError | None:
-        return _ours(error)
+        return _translate_error(error)
 
 
-def _ours(error: Exception) -> KerchiefError | None:
+def _translate_error(error: Exception) -> KerchiefError | None:
     if isinstance(error, sqlite3.IntegrityError):
         return InvalidValue(f"the store refuses this: {error}")
     if isinstance(error, UnicodeError):
         return StoreFailed("the store failed: a text in it is none; the file was changed")
     if isinstance(error, sqlite3.Error):
         name = str(getattr(error, "sqlite_errorname", ""))
-        known = (text for start, text in _REMEDIES.items() if name.startswith(start))
-        return StoreFailed(f"the store failed: {next(known, str(error))}")
+        remedies = (text for start, text in _REMEDIES.items() if name.startswith(start))
+        return StoreFailed(f"the store failed: {next(remedies, str(error))}")
     return None
 
 
@@ -210,7 +210,7 @@ def _connect(path: str) -> sqlite3.Connection:
         mode = _log_ahead(connection)
     except (sqlite3.Error, UnicodeError) as error:
         connection.close()
-        raise (_ours(error) or error) from None
+        raise (_translate_error(error) or error) from None
     if mode != ("memory" if path == ":memory:" else "wal"):
         connection.close()
         raise StoreFailed(f"the store failed: {path} allows no write-ahead log; use a local disk")

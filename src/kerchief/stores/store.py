@@ -68,10 +68,10 @@ class Reader(Protocol):
         """Where the task stands; None if the store does not know it."""
 
     def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        """At most so many lines of the chain, from one on."""
+        """Read at most `most` lines of the chain, from line `first` on."""
 
     def known(self, ids: Iterable[bytes]) -> set[bytes]:
-        """Those of the reports that were seen already."""
+        """Return the ids of those reports that were seen already."""
 
     def seen(self) -> dict[tuple[int, int], int]:
         """How many reports were seen, by epoch and cohort; reads all of them, for audits."""
@@ -86,16 +86,16 @@ class Reader(Protocol):
         """A release as it was published."""
 
     def releases(self, first: int, most: int) -> list[bytes]:
-        """At most so many releases, from one on."""
+        """Read at most `most` releases, from number `first` on."""
 
     def secret(self) -> bytes | None:
         """The state of the noise."""
 
     def question(self, id: bytes) -> Question | None:
-        """A question, whatever became of it."""
+        """Return a question, whether it is asked, answered or expired."""
 
     def open_questions(self) -> int:
-        """How many have neither been answered nor expired."""
+        """Count the questions that are neither answered nor expired."""
 
     def expired(self, now: int, most: int) -> list[Question]:
         """Open ones that were due by now, the first by round; `expire` or `answered` closes them.
@@ -112,7 +112,7 @@ class Reader(Protocol):
         """The key under which clients are named; None once they were forgotten."""
 
     def witness(self) -> bytes | None:
-        """The head that this store remembers on behalf of another one."""
+        """Return the head that this store remembers on behalf of another store."""
 
 
 class Transaction(Reader, Protocol):

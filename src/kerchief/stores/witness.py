@@ -37,7 +37,7 @@ class NoWitness:
     """Remembers nothing: a store that went back is not noticed."""
 
     def read(self, task: bytes) -> bytes | None:
-        """Nothing."""
+        """Return None: no head is remembered."""
         return None
 
     def swap(self, task: bytes, expected: bytes | None, new: bytes) -> None:
@@ -121,15 +121,15 @@ class FileWitness:
             raise StoreFailed(f"the witness {self._path} failed: {error}") from error
 
 
-def _changes(held: bytes | None, expected: bytes | None, new: bytes) -> bool:
+def _changes(current: bytes | None, expected: bytes | None, new: bytes) -> bool:
     """Whether there is something to write.
 
     Raises:
         Fenced: neither the expected head nor the new one is held.
     """
-    if held == new:
+    if current == new:
         return False
-    if held != expected:
+    if current != expected:
         raise Fenced(
             "the witness holds another head than this store last had witnessed: the store was "
             "rolled back or copied, or another copy has gone on; begin a new epoch"

@@ -62,7 +62,7 @@ class Outputs:
     work: dict[str, object] = dataclasses.field(default_factory=dict)
     settled: bool = False
     _rests_until: float = 0.0
-    _seen: Stamp | None = None
+    _stamp: Stamp | None = None
 
     @classmethod
     def at(
@@ -87,26 +87,26 @@ class Outputs:
         """
         if needed:
             require(*NEEDS)
-        other = differences(path, plan)
-        if resume and other is None:
+        difference = differences(path, plan)
+        if resume and difference is None:
             raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
         folder = Folder.at(path)
-        wanted = tuple(one for one in NEEDS if not missing(one))
-        made = cls(
-            plan=plan, folder=folder, wanted=wanted, force=force, formats=formats, tables=tables
+        extras = tuple(extra for extra in NEEDS if not missing(extra))
+        outputs = cls(
+            plan=plan, folder=folder, wanted=extras, force=force, formats=formats, tables=tables
         )
-        for name in made._names().values():
+        for name in outputs._names().values():
             folder.check(name)
         folder.check_inner(_PARTS)
-        other = made._strangers() if other is None else other
-        if other and not force:
-            raise made._taken(other)
-        return made
+        difference = outputs._find_foreign_files() if difference is None else difference
+        if difference and not force:
+            raise outputs._conflict_error(difference)
+        return outputs
 
     @property
     def archive(self) -> Archive:
         """Where the finished parts are."""
-        return Archive(folder=self.folder.inner(_PARTS), mine=self._mine)
+        return Archive(folder=self.folder.inner(_PARTS), mine=self._hold_folder)
 
     def begin(self) -> None:
         """Write down whose folder this is, before anything is finished; a finished run stays.
@@ -118,10 +118,10 @@ class Outputs:
             if self.force:
                 self._forget()
             if not self.folder.claim(_ROWS, self._rows()):
-                if other := differences(self.folder.path, self.plan):
-                    raise self._taken(other)
+                if difference := differences(self.folder.path, self.plan):
+                    raise self._conflict_error(difference)
                 self.settled = _is_complete(self.folder.path / _ROWS)
-            self._seen = self.folder.stamp(_ROWS)
+            self._stamp = self.folder.stamp(_ROWS)
 
     def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole.
@@ -165,7 +165,7 @@ class Outputs:
 
     def _store(self, files: Mapping[str, bytes]) -> None:
         """Write files and the rows, unless that would put unfinished ones in place of finished."""
-        with self._mine():
+        with self._hold_folder():
             if self.settled and not self.complete:
                 return
             for name, content in files.items():
@@ -173,23 +173,23 @@ class Outputs:
             self._write_rows()
 
     @contextlib.contextmanager
-    def _mine(self) -> Iterator[None]:
+    def _hold_folder(self) -> Iterator[None]:
         """Be alone in the folder, in which no other run has begun since it was last looked at."""
         with self.folder.alone():
-            if self.folder.stamp(_ROWS) != self._seen:
-                self._look_again()
+            if self.folder.stamp(_ROWS) != self._stamp:
+                self._check_owner()
             yield
 
-    def _look_again(self) -> None:
-        """Whose the folder is now, and whether the same run has been finished there meanwhile."""
+    def _check_owner(self) -> None:
+        """Check that this run still owns the folder, and whether another finished it."""
         path = self.folder.path
-        if other := differences(path, self.plan):
+        if difference := differences(path, self.plan):
             raise WriteFailed(
-                f"{str(path)!r} was taken by another run meanwhile ({other}), whose files are left "
-                "as they are; play this one again with another --out"
+                f"{str(path)!r} was taken by another run meanwhile ({difference}), whose files are "
+                "left as they are; play this one again with another --out"
             )
         self.settled = _is_complete(path / _ROWS)
-        self._seen = self.folder.stamp(_ROWS)
+        self._stamp = self.folder.stamp(_ROWS)
 
     def _images(self) -> dict[str, bytes]:
         """The picture in every format that is wanted, and in that of the report."""
@@ -200,8 +200,8 @@ class Outputs:
 
     def _tables(self) -> list[Table]:
         """For papers: those of the plan, and one for each world."""
-        each = by_world(self.finished, self.plan.caption, rewarded=self.plan.rewarded)
-        return [*self.plan.tables(self.finished), *each]
+        world_tables = by_world(self.finished, self.plan.caption, rewarded=self.plan.rewarded)
+        return [*self.plan.tables(self.finished), *world_tables]
 
     @property
     def complete(self) -> bool:
@@ -217,12 +217,14 @@ class Outputs:
         printed = self.plan.printed()
         return {
             "rows": [
-                one.to_dict() | {"printed": printed.get(one.cell.key)} for one in self.finished
+                result.to_dict() | {"printed": printed.get(result.cell.key)}
+                for result in self.finished
             ],
             **self.plan.findings(self.finished),
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
             "projection": {
-                name: dataclasses.asdict(one) for name, one in self.plan.shortened.items()
+                name: dataclasses.asdict(projection)
+                for name, projection in self.plan.shortened.items()
             },
             "complete": self.complete,
             "seconds": self.seconds,
@@ -241,19 +243,19 @@ class Outputs:
     @property
     def seconds(self) -> float:
         """Wall time of all finished cells, compilation included."""
-        return sum(one.wall_seconds for one in self.finished)
+        return sum(result.wall_seconds for result in self.finished)
 
-    def _taken(self, other: str) -> InvalidValue:
+    def _conflict_error(self, difference: str) -> InvalidValue:
         return InvalidValue(
-            f"{str(self.folder.path)!r} holds another run ({other}); choose another --out, or "
+            f"{str(self.folder.path)!r} holds another run ({difference}); choose another --out, or "
             "replace it with --force"
         )
 
-    def _strangers(self) -> str | None:
-        """The files under our names of which no run says that it has written them."""
+    def _find_foreign_files(self) -> str | None:
+        """Name our files that no run says it has written, or return None."""
         path = self.folder.path
-        found = [name for name in self._names().values() if (path / name).exists()]
-        return f"{', '.join(found)} without {_ROWS}" if found and _ROWS not in found else None
+        names = [name for name in self._names().values() if (path / name).exists()]
+        return f"{', '.join(names)} without {_ROWS}" if names and _ROWS not in names else None
 
     def _forget(self) -> None:
         """Remove what an earlier run left; its rows, which say whose folder this is, go last."""
@@ -262,7 +264,7 @@ class Outputs:
             self.folder.remove(name)
 
     def _names(self) -> dict[str, str]:
-        """The files by their words."""
+        """File names by the keys of `files`."""
         return {
             "table": "results.parquet",
             **{_picture(form): f"{self.plan.name}.{form}" for form in FORMATS},
@@ -276,7 +278,7 @@ class Outputs:
 
     def _write_rows(self) -> None:
         self._write("rows", self._rows())
-        self._seen = self.folder.stamp(_ROWS)
+        self._stamp = self.folder.stamp(_ROWS)
 
     def _rows(self) -> bytes:
         self.files["rows"] = self.folder.path / _ROWS
@@ -284,7 +286,7 @@ class Outputs:
 
 
 def _picture(form: str) -> str:
-    """The word of a picture among the files.
+    """The key of a picture in `files`.
 
     >>> _picture("png"), _picture("pdf")
     ('picture', 'picture_pdf')
@@ -294,14 +296,14 @@ def _picture(form: str) -> str:
 
 def free_folder(path: Path, plan: Plan) -> Path:
     """The first of `path`, `path-2`, `path-3` and so on that holds no other run."""
-    return next(one for one in _names_from(path) if not differences(one, plan))
+    return next(folder for folder in _names_from(path) if not differences(folder, plan))
 
 
 def own_folder(path: Path, plan: Plan) -> Path | None:
     """The first of `path`, `path-2` and so on that holds a run of this plan, if one does."""
-    for one in _names_from(path):
-        if (other := differences(one, plan)) in (None, ""):
-            return None if other is None else one
+    for folder in _names_from(path):
+        if (difference := differences(folder, plan)) in (None, ""):
+            return None if difference is None else folder
     return None
 
 
@@ -316,11 +318,11 @@ def differences(path: Path, plan: Plan) -> str | None:
     if not rows.exists() and not rows.is_symlink():
         return None
     try:
-        found = json.loads(rows.read_text(encoding="utf-8"))
-        then = {**found["parameters"], **_told(found["versions"])}
+        document = json.loads(rows.read_text(encoding="utf-8"))
+        then = {**document["parameters"], **_label_versions(document["versions"])}
     except (OSError, ValueError, KeyError, TypeError):
         return f"its {_ROWS} cannot be read"
-    now: dict[str, Any] = json.loads(json.dumps(plan.parameters() | _told(versions())))
+    now: dict[str, Any] = json.loads(json.dumps(plan.parameters() | _label_versions(versions())))
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     return ", ".join(f"{name} {then.get(name)} there, {now.get(name)} now" for name in names)
 
@@ -332,5 +334,5 @@ def _is_complete(rows: Path) -> bool:
         return False
 
 
-def _told(found: Mapping[str, str]) -> dict[str, str]:
-    return {f"version of {name}": version for name, version in found.items()}
+def _label_versions(libraries: Mapping[str, str]) -> dict[str, str]:
+    return {f"version of {name}": version for name, version in libraries.items()}

@@ -45,10 +45,10 @@ FOLDER too, or leave --force out
                 )
             return None
         folder = Folder.at(path)
-        found = [name for name in names.values() if folder.check(name).exists()]
-        if found and not force:
+        existing = [name for name in names.values() if folder.check(name).exists()]
+        if existing and not force:
             raise InvalidValue(
-                f"{str(path)!r} holds an earlier {what} ({', '.join(found)}); choose another "
+                f"{str(path)!r} holds an earlier {what} ({', '.join(existing)}); choose another "
                 "--out, or replace it with --force"
             )
         return cls(folder=folder, names=names, what=what, before=_stamps(folder, names))

@@ -72,14 +72,14 @@ or directory); give a Python file
             InvalidValue: it fails, or this process has another file, or version, of this name.
         """
         with _LOCK:
-            known = _LOADED.get(self.module)
-            if known is None:
+            plugin = _LOADED.get(self.module)
+            if plugin is None:
                 self._run()
-            elif known.path != self.path:
+            elif plugin.path != self.path:
                 raise InvalidValue(
-                    f"plugin is {self.given!r}, and {known.given!r} has the same name; rename one"
+                    f"plugin is {self.given!r}, and {plugin.given!r} has the same name; rename one"
                 )
-            elif known.source != self.source:
+            elif plugin.source != self.source:
                 raise InvalidValue(
                     f"plugin is {self.given!r}; it has changed since this process loaded it; start "
                     "a new one (on a cluster, restart the workers)"
@@ -97,14 +97,15 @@ or directory); give a Python file
         except (Exception, SystemExit) as problem:
             del sys.modules[self.module]
             raise InvalidValue(
-                f"plugin is {self.given!r}; {self._place(problem)}{_said(problem)}; repair the file"
+                f"plugin is {self.given!r}; {self._locate_error(problem)}"
+                f"{_summarize_error(problem)}; repair the file"
             ) from problem
         finally:
             sys.path.remove(str(self.path.parent))
         _LOADED[self.module] = self
         _DIGESTS[f"plugin_{self.path.stem}"] = _digest([self.source, *self._neighbours()])
 
-    def _place(self, problem: BaseException) -> str:
+    def _locate_error(self, problem: BaseException) -> str:
         """Where in the file it failed, if it ran at all."""
         frames = traceback.extract_tb(problem.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
@@ -132,16 +133,16 @@ def load_installed() -> None:
                 except (Exception, SystemExit) as problem:
                     raise InvalidValue(
                         f"the installed plugin {entry.name!r} ({entry.value}) fails with "
-                        f"{_said(problem)}; repair its package, or remove it"
+                        f"{_summarize_error(problem)}; repair its package, or remove it"
                     ) from problem
-                _DIGESTS[f"plugin_{entry.name}"] = _digest(_of_package(module))
+                _DIGESTS[f"plugin_{entry.name}"] = _digest(_read_package(module))
 
 
-def _of_package(module: ModuleType) -> Iterator[bytes]:
+def _read_package(module: ModuleType) -> Iterator[bytes]:
     """The source of a module, and of all else in its package."""
     top = sys.modules[module.__name__.partition(".")[0]]
-    rooms = [Path(room) for room in getattr(top, "__path__", ())]
-    files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
+    folders = [Path(folder) for folder in getattr(top, "__path__", ())]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     return (file.read_bytes() for file in files or [Path(str(module.__file__))])
 
 
@@ -152,7 +153,7 @@ def loaded() -> tuple[Plugin, ...]:
 
 def flags() -> list[str]:
     """How they are named on the command line."""
-    return [word for plugin in loaded() for word in ("--plugin", plugin.given)]
+    return [argument for plugin in loaded() for argument in ("--plugin", plugin.given)]
 
 
 def sources() -> dict[str, str]:
@@ -161,10 +162,10 @@ def sources() -> dict[str, str]:
 
 
 def _digest(contents: Iterable[bytes]) -> str:
-    each = b"".join(hashlib.sha256(content).digest() for content in contents)
-    return hashlib.sha256(each).hexdigest()[:12]
+    digests = b"".join(hashlib.sha256(content).digest() for content in contents)
+    return hashlib.sha256(digests).hexdigest()[:12]
 
 
-def _said(problem: BaseException) -> str:
+def _summarize_error(problem: BaseException) -> str:
     """An exception in one line."""
     return " ".join(f"{type(problem).__name__}: {problem}".split())

@@ -46,7 +46,7 @@ class Panel(abc.ABC):
         """Where lines end, with their names here."""
         pairs = zip(facet.lines, facet.names, strict=True)
         lasts = [(line.points[-1], name) for line, name in pairs]
-        return [End(name, one.regret.mean, pen.colour(one.cell)) for one, name in lasts]
+        return [End(name, point.regret.mean, pen.colour(point.cell)) for point, name in lasts]
 
 
 class OverRounds(Panel):
@@ -56,7 +56,7 @@ class OverRounds(Panel):
 
     def lines(self, cells: Sequence[Result]) -> list[Line]:
         """One for each cell."""
-        return [Line(points=(one,)) for one in cells]
+        return [Line(points=(result,)) for result in cells]
 
     def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
         """Draw curves and bands."""
@@ -64,14 +64,14 @@ class OverRounds(Panel):
 
         pen = pen.solid() if facet.one_epsilon else pen
         for line in facet.lines:
-            (one,) = line.points
-            mean, error = one.curves.mean(axis=1), _errors(one)
-            colour, dashes = pen.style(one.cell)
-            axes.plot(one.rounds, mean, color=colour, linestyle=dashes, linewidth=_THICK)
+            (result,) = line.points
+            mean, error = result.curves.mean(axis=1), _errors(result)
+            colour, dashes = pen.style(result.cell)
+            axes.plot(result.rounds, mean, color=colour, linestyle=dashes, linewidth=_THICK)
             low = np.maximum(mean - 2 * error, mean / 10)
             band: Any = {"color": colour, "alpha": 0.12, "linewidth": 0}
-            axes.fill_between(one.rounds, low, mean + 2 * error, **band)
-            axes.scatter(one.rounds[-1:], [one.regret.p95], marker="_", s=20, color=colour)
+            axes.fill_between(result.rounds, low, mean + 2 * error, **band)
+            axes.scatter(result.rounds[-1:], [result.regret.p95], marker="_", s=20, color=colour)
         last = max(int(line.points[0].rounds[-1]) for line in facet.lines)
         axes.set(xlabel="rounds", xlim=(0, last))
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -86,29 +86,29 @@ class OverEpsilon(Panel):
     def lines(self, cells: Sequence[Result]) -> list[Line]:
         """One for each policy and trust, and one without protection for each player."""
         private: dict[tuple[str, str], list[Result]] = {}
-        for one in cells:
-            if one.cell.asked is not None:
-                private.setdefault(key_of(one.cell), []).append(one)
+        for result in cells:
+            if result.cell.asked is not None:
+                private.setdefault(key_of(result.cell), []).append(result)
         swept = [
             Line(points=tuple(sorted(points, key=_epsilon)), swept=True)
             for points in private.values()
         ]
-        return [Line(points=(one,)) for one in cells if one.cell.asked is None] + swept
+        return [Line(points=(result,)) for result in cells if result.cell.asked is None] + swept
 
     def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
         """Draw points with bars, and levels without protection."""
         private = [line for line in facet.lines if line.private]
-        shown = pen.epsilons or (1.0,)
-        margin = (2 * shown[-1] / shown[0]) ** _MARGIN
+        epsilons = pen.epsilons or (1.0,)
+        margin = (2 * epsilons[-1] / epsilons[0]) ** _MARGIN
         for place, line in enumerate(private):
             aside = margin ** ((place + 0.5) / len(private) - 0.5)
-            places = [_epsilon(one) * aside for one in line.points]
+            places = [_epsilon(point) * aside for point in line.points]
             _points(axes, places, line.points, color=pen.colour(line.points[0].cell))
         for line in facet.lines:
             if not line.private:
                 _level(axes, line.points[0], pen)
-        _log_axis(axes, "ε asked for", dict(zip(shown, _spaced(shown), strict=True)))
-        axes.set_xlim(shown[0] / margin, shown[-1] * margin)
+        _log_axis(axes, "ε asked for", dict(zip(epsilons, _space_labels(epsilons), strict=True)))
+        axes.set_xlim(epsilons[0] / margin, epsilons[-1] * margin)
 
 
 class OverBits(Panel):
@@ -118,21 +118,21 @@ class OverBits(Panel):
 
     def lines(self, cells: Sequence[Result]) -> list[Line]:
         """One for each cell."""
-        return [Line(points=(one,)) for one in cells]
+        return [Line(points=(result,)) for result in cells]
 
     def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
         """Draw points with bars, and levels of those who sent nothing."""
         cells = [line.points[0] for line in facet.lines]
-        told = sorted((one for one in cells if _bits(one)), key=_bits)
-        for alike in dict.fromkeys(map(_without_numbers, told)):
-            points = [one for one in told if _without_numbers(one) == alike]
-            regrets = [one.regret.mean for one in points]
+        senders = sorted((result for result in cells if _bits(result)), key=_bits)
+        for alike in dict.fromkeys(map(_without_numbers, senders)):
+            points = [result for result in senders if _without_numbers(result) == alike]
+            regrets = [point.regret.mean for point in points]
             axes.plot(list(map(_bits, points)), regrets, color=GREY, linewidth=0.8)
-            for one in points:
-                _points(axes, [_bits(one)], [one], color=pen.colour(one.cell))
-        for one in cells:
-            if not _bits(one):
-                _level(axes, one, pen)
+            for result in points:
+                _points(axes, [_bits(result)], [result], color=pen.colour(result.cell))
+        for result in cells:
+            if not _bits(result):
+                _level(axes, result, pen)
         axes.set(xscale="log", xlabel="bits sent")
 
 
@@ -151,10 +151,10 @@ class OverWorlds(Panel):
     def lines(self, cells: Sequence[Result]) -> list[Line]:
         """One for each player, from world to world."""
         players: dict[Player, list[Result]] = {}
-        for one in cells:
-            players.setdefault(one.cell.player, []).append(one)
+        for result in cells:
+            players.setdefault(result.cell.player, []).append(result)
         return [
-            Line(points=tuple(sorted(points, key=lambda one: self.numbers[one.cell.world])))
+            Line(points=tuple(sorted(points, key=lambda point: self.numbers[point.cell.world])))
             for points in players.values()
         ]
 
@@ -163,51 +163,54 @@ class OverWorlds(Panel):
         pen = pen.solid() if facet.one_epsilon else pen
         for line in facet.lines:
             colour, dashes = pen.style(line.points[0].cell)
-            numbers = [self.numbers[one.cell.world] for one in line.points]
+            numbers = [self.numbers[point.cell.world] for point in line.points]
             _points(axes, numbers, line.points, color=colour, linestyle=dashes)
-        shown = sorted(
-            {self.numbers[one.cell.world] for line in facet.lines for one in line.points}
+        ticks = sorted(
+            {self.numbers[point.cell.world] for line in facet.lines for point in line.points}
         )
-        _log_axis(axes, self.axis, dict(zip(shown, _spaced(shown), strict=True)))
+        _log_axis(axes, self.axis, dict(zip(ticks, _space_labels(ticks), strict=True)))
 
 
-def _epsilon(one: Result) -> float:
-    return one.cell.guarantee.epsilon
+def _epsilon(result: Result) -> float:
+    return result.cell.guarantee.epsilon
 
 
-def _bits(one: Result) -> float:
-    return one.communication.get("bits", 0.0)
+def _bits(result: Result) -> float:
+    return result.communication.get("bits", 0.0)
 
 
-def _without_numbers(one: Result) -> Player:
-    return dataclasses.replace(one.cell.player, numbers=())
+def _without_numbers(result: Result) -> Player:
+    return dataclasses.replace(result.cell.player, numbers=())
 
 
-def _spaced(places: Sequence[float]) -> list[str]:
-    """Labels along a logarithmic axis, without those that would touch the one before.
+def _space_labels(places: Sequence[float]) -> list[str]:
+    """Label ticks of a logarithmic axis, and leave out labels that would overlap.
 
-    >>> _spaced([0.2, 0.282965, 1.0, 10.0])
+    >>> _space_labels([0.2, 0.282965, 1.0, 10.0])
     ['0.2', '', '1', '10']
     """
-    whole, last, labels = np.log(places[-1] / places[0]), 0.0, list[str]()
+    width, last, labels = np.log(places[-1] / places[0]), 0.0, list[str]()
     for place in places:
-        apart = not any(labels) or np.log(place / last) > _TICKS * whole
+        apart = not any(labels) or np.log(place / last) > _TICKS * width
         last = place if apart else last
         labels.append(f"{place:.3g}" if apart else "")
     return labels
 
 
-def _level(axes: Axes, one: Result, pen: Pen) -> None:
-    colour, dashes = pen.style(one.cell)
-    axes.axhline(one.regret.mean, color=colour, linestyle=dashes, linewidth=_THIN)
+def _level(axes: Axes, result: Result, pen: Pen) -> None:
+    colour, dashes = pen.style(result.cell)
+    axes.axhline(result.regret.mean, color=colour, linestyle=dashes, linewidth=_THIN)
 
 
 def _points(axes: Axes, places: Sequence[float], cells: Sequence[Result], **style: Any) -> None:
     """A line through final regrets, with bars of two standard errors and a dash at the p95."""
-    means, errors = [one.regret.mean for one in cells], [2 * _errors(one)[-1] for one in cells]
+    means, errors = (
+        [result.regret.mean for result in cells],
+        [2 * _errors(result)[-1] for result in cells],
+    )
     style |= {"marker": "o", "markersize": 3, "linewidth": _THICK}
     axes.errorbar(places, means, yerr=errors, elinewidth=_THIN, **style)
-    p95 = [one.regret.p95 for one in cells]
+    p95 = [result.regret.p95 for result in cells]
     axes.scatter(places, p95, marker="_", s=20, color=style["color"])
 
 
@@ -217,8 +220,8 @@ def _log_axis(axes: Axes, label: str, ticks: Mapping[float, str]) -> None:
     axes.set_xticks([], minor=True)
 
 
-def _errors(one: Result) -> NDArray[np.float64]:
-    """Standard errors; none are known for a single replicate."""
-    count = one.replicates
-    spread = one.curves.std(axis=1, ddof=1) if count > 1 else np.zeros(len(one.curves))
-    return np.asarray(spread / np.sqrt(count))
+def _errors(result: Result) -> NDArray[np.float64]:
+    """Standard errors, which are zero for a single replicate."""
+    count = result.replicates
+    deviation = result.curves.std(axis=1, ddof=1) if count > 1 else np.zeros(len(result.curves))
+    return np.asarray(deviation / np.sqrt(count))

@@ -53,7 +53,7 @@ class Pen:
     epsilons: tuple[float, ...]
 
     def solid(self) -> Pen:
-        """The same colours, for a panel with one epsilon."""
+        """Return this pen with solid lines, for a panel with one epsilon."""
         return dataclasses.replace(self, epsilons=self.epsilons[:1])
 
     def colour(self, cell: Cell) -> str:
@@ -77,8 +77,8 @@ class Pen:
 
 def pen_for(finished: Sequence[Result]) -> Pen:
     """The colours and dashes of a picture of these."""
-    asked = {one.cell.asked[0] for one in finished if one.cell.asked is not None}
-    return Pen(colours=_colours(finished), epsilons=tuple(sorted(asked)))
+    epsilons = {result.cell.asked[0] for result in finished if result.cell.asked is not None}
+    return Pen(colours=_colours(finished), epsilons=tuple(sorted(epsilons)))
 
 
 def key_of(cell: Cell) -> Key:
@@ -86,14 +86,14 @@ def key_of(cell: Cell) -> Key:
     return cell.player.name, cell.player.protection
 
 
-def _colours(finished: Sequence[Result]) -> dict[Key, str]:
+def _colours(results: Sequence[Result]) -> dict[Key, str]:
     """One colour per protected policy; grey, black and brown without protection."""
-    keys = dict.fromkeys(key_of(one.cell) for one in finished)
+    keys = dict.fromkeys(key_of(result.cell) for result in results)
     private = [key for key in keys if key[1] != "none"]
     plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]
-    few = len(_BLACK_DASHES)
+    patterns = len(_BLACK_DASHES)
     return (
         {key: COLOURS[place % len(COLOURS)] for place, key in enumerate(private)}
         | {key: GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
-        | {key: BLACK if place < few else _BROWN for place, key in enumerate(plain)}
+        | {key: BLACK if place < patterns else _BROWN for place, key in enumerate(plain)}
     )

@@ -38,15 +38,15 @@ class _Pace:
         self.horizon, self.end = horizon, time.monotonic() + seconds
         self.ticks: collections.deque[tuple[float, int]] = collections.deque(maxlen=_RECENT)
 
-    def __call__(self, stage: str, done: int) -> None:
+    def __call__(self, stage: str, finished_rounds: int) -> None:
         """After a tick."""
         if stage != "playing":
             return
         now = time.monotonic()
-        self.ticks.append((now, done))
+        self.ticks.append((now, finished_rounds))
         since, rounds = self.ticks[0]
-        pace = (now - since) / max(1, done - rounds)
-        late = now + pace * (self.horizon - done) > self.end
+        pace = (now - since) / max(1, finished_rounds - rounds)
+        late = now + pace * (self.horizon - finished_rounds) > self.end
         if len(self.ticks) == _RECENT and late:
             raise _GivenUp(pace * self.horizon)
 
@@ -58,10 +58,10 @@ class _GivenUp(Exception):
 @double_precision
 def play_within(part: bytes, prepare: Prepare, seconds: float) -> Finished | TooSlow:
     """In a worker: play a part, unless that takes too long."""
-    begun = time.monotonic()
+    start = time.monotonic()
     prepare()
     loaded: Part = pickle.loads(part)
     try:
-        return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - begun)))
+        return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - start)))
     except _GivenUp as problem:
         return TooSlow(seconds=float(problem.args[0]))

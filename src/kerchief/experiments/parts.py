@@ -71,8 +71,8 @@ class Part:
 
     def play(self, progress: Progress | None = None) -> Finished:
         """Play them, with a ledger of their own: replicates are universes of one deployment."""
-        (played,) = play_side_by_side([self], [progress])
-        return played
+        (result,) = play_side_by_side([self], [progress])
+        return result
 
     @double_precision
     def address(self) -> str:
@@ -104,15 +104,15 @@ def play_side_by_side(parts: Sequence[Part], progress: Sequence[Progress | None]
     """Play parts that `side_by_side` has put together; each comes out as if played alone."""
     first = parts[0]
     horizon, problem = first.cell.horizon, first.environment.problem(first.cell.horizon)
-    made = [arranged(part.cell, problem) for part in parts]
+    bandits = [arranged(part.cell, problem) for part in parts]
     contenders = [
         Contender(
-            policy=one.policy,
-            privatizers=one.privatizers,
+            policy=bandit.policy,
+            privatizers=bandit.privatizers,
             ledger=MemoryLedger(part.cell.guarantee),
-            progress=told,
+            progress=callback,
         )
-        for part, one, told in zip(parts, made, progress, strict=True)
+        for part, bandit, callback in zip(parts, bandits, progress, strict=True)
     ]
     runs = simulate_side_by_side(
         contenders,
@@ -124,8 +124,10 @@ def play_side_by_side(parts: Sequence[Part], progress: Sequence[Progress | None]
         ticks=first.ticks,
     )
     return [
-        Finished(run=run, noises=_noises(one), alone=_alone(one, horizon))
-        for run, one in zip(runs, made, strict=True)
+        Finished(
+            run=run, noises=_name_noises(bandit), alone=_find_report_guarantee(bandit, horizon)
+        )
+        for run, bandit in zip(runs, bandits, strict=True)
     ]
 
 
@@ -134,18 +136,18 @@ def play_together(
 ) -> Iterator[tuple[Part, Finished]]:
     """Play parts side by side; where one of them fails, one by one, and then say which."""
     try:
-        played = play_side_by_side(parts, progress)
+        results = play_side_by_side(parts, progress)
     except Exception as problem:
         if len(parts) == 1:
             problem.add_note(f"{parts[0].cell.key}, replicates {parts[0].first} and on")
             raise
     else:
-        yield from zip(parts, played, strict=True)
+        yield from zip(parts, results, strict=True)
         return
     failed: Exception | None = None
-    for part, told in zip(parts, progress, strict=True):
+    for part, callback in zip(parts, progress, strict=True):
         try:
-            yield from play_together([part], [told])
+            yield from play_together([part], [callback])
         except Exception as problem:
             failed = failed or problem
     if failed is not None:
@@ -162,40 +164,40 @@ def side_by_side(parts: Iterable[Part], *, tasks: int = 1) -> list[list[Part]]:
         place = (part.seed, part.first, part.last, part.ticks)
         alike = (id(part.environment), part.cell.horizon, *place)
         meetings.setdefault(alike if is_foreseen(part.environment) else part, []).append(part)
-    each = -(-tasks // max(1, len(meetings)))
-    return [group for meeting in meetings.values() for group in _cut(meeting, each)]
+    share = -(-tasks // max(1, len(meetings)))
+    return [group for meeting in meetings.values() for group in _split_meeting(meeting, share)]
 
 
-def _cut(meeting: list[Part], tasks: int) -> Iterator[list[Part]]:
+def _split_meeting(meeting: list[Part], tasks: int) -> Iterator[list[Part]]:
     """Groups in bounded memory: each keeps the histories and matrices of all its parts."""
     if len(meeting) == 1:
         yield meeting
         return
-    most = max(1, min(MOST_SIDE_BY_SIDE, len(meeting) // tasks))
+    limit = max(1, min(MOST_SIDE_BY_SIDE, len(meeting) // tasks))
     problem = meeting[0].environment.problem(meeting[0].cell.horizon)
     replicates = meeting[0].last - meeting[0].first
     group: list[Part] = []
-    held = 0
+    total = 0
     for part in meeting:
-        kept = replicates * (_kept(part.cell, problem) + _MATRICES * problem.dim**2)
-        if group and (len(group) == most or held + kept > MOST_KEPT):
+        size = replicates * (_count_kept_numbers(part.cell, problem) + _MATRICES * problem.dim**2)
+        if group and (len(group) == limit or total + size > MOST_KEPT):
             yield group
-            group, held = [], 0
+            group, total = [], 0
         group.append(part)
-        held += kept
+        total += size
     yield group
 
 
-def _noises(made: Arranged) -> dict[str, str]:
-    noises = {name: one.noises for name, one in made.privatizers.items()}
-    return {name: type(one[0]).__name__ for name, one in noises.items() if one}
+def _name_noises(bandit: Arranged) -> dict[str, str]:
+    noises = {name: privatizer.noises for name, privatizer in bandit.privatizers.items()}
+    return {name: type(mechanisms[0]).__name__ for name, mechanisms in noises.items() if mechanisms}
 
 
-def _alone(made: Arranged, horizon: int) -> Guarantee | None:
-    """Bits are randomized one by one."""
-    for one in made.privatizers.values():
-        if isinstance(one, BitSums):
-            return dataclasses.replace(one.alone, rounds=horizon)
+def _find_report_guarantee(bandit: Arranged, horizon: int) -> Guarantee | None:
+    """Return the guarantee of one report alone, where bits are randomized one by one."""
+    for privatizer in bandit.privatizers.values():
+        if isinstance(privatizer, BitSums):
+            return dataclasses.replace(privatizer.alone, rounds=horizon)
     return None
 
 
@@ -223,7 +225,9 @@ def _edges(replicates: int, width: int) -> list[int]:
     ([0, 50, 100], [0, 10], [0, 4, 7])
     """
     fewest = -(-replicates // width)
-    count = next((one for one in range(fewest, 2 * fewest) if replicates % one == 0), fewest)
+    count = next(
+        (divisor for divisor in range(fewest, 2 * fewest) if replicates % divisor == 0), fewest
+    )
     return [-(-replicates * i // count) for i in range(count + 1)]
 
 
@@ -231,24 +235,24 @@ def widest(plan: Plan) -> int:
     """How many replicates of a plan play at once: in bounded memory, and few on a processor."""
     worlds = [(cell, plan.environment(cell.world)) for cell in plan.cells()]
     problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
-    seen = max(_seen(problem) for _, problem in problems)
-    kept = max(_kept(cell, problem) for cell, problem in problems)
-    most = MOST_ON_CPU if jax.default_backend() == "cpu" else MOST_TOGETHER
-    room = min(most, MOST_FEATURES // seen, MOST_KEPT // max(1, kept))
+    round_size = max(_count_round_numbers(problem) for _, problem in problems)
+    history_size = max(_count_kept_numbers(cell, problem) for cell, problem in problems)
+    limit = MOST_ON_CPU if jax.default_backend() == "cpu" else MOST_TOGETHER
+    room = min(limit, MOST_FEATURES // round_size, MOST_KEPT // max(1, history_size))
     return max(1, min(plan.replicates, room))
 
 
-def _seen(problem: AnyProblem) -> int:
+def _count_round_numbers(problem: AnyProblem) -> int:
     """How many numbers a replicate looks at in a round: features, weights, or a few matrices."""
     if problem.arms == 0:
         return 4 * problem.dim**2
     return problem.arms * max(1, problem.dim)
 
 
-def _kept(cell: Cell, problem: AnyProblem) -> int:
+def _count_kept_numbers(cell: Cell, problem: AnyProblem) -> int:
     """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
     player = cell.player
     promised = Terms(epsilon=player.epsilon, delta=cell.delta, trust=player.trust)
     terms = None if cell.asked is None else promised
     queries = POLICIES[player.policy].build(problem, player.mode, terms).queries.values()
-    return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))
+    return cell.horizon * sum(query.size for query in queries if isinstance(query, BoundedLoss))

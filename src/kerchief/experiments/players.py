@@ -57,7 +57,9 @@ class Player:
     def name(self) -> str:
         """The policy, and what is special about this one; yardsticks have no widths."""
         mode = [] if self.mode == "tuned" or self.policy in YARDSTICKS else [self.mode]
-        return " ".join([self.policy, *mode, *(f"{name}={one:g}" for name, one in self.numbers)])
+        return " ".join(
+            [self.policy, *mode, *(f"{name}={value:g}" for name, value in self.numbers)]
+        )
 
     @property
     def protection(self) -> str:
@@ -69,8 +71,12 @@ class Player:
 
         No normal noise keeps a delta of 0.
         """
-        other = delta == 0 or self.mechanism not in (BEST, NORMAL)
-        return self.mode == "theory" and other and needs_normal(POLICIES[self.policy], self.trust)
+        lacks_normal_noise = delta == 0 or self.mechanism not in (BEST, NORMAL)
+        return (
+            self.mode == "theory"
+            and lacks_normal_noise
+            and needs_normal(POLICIES[self.policy], self.trust)
+        )
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.
@@ -142,14 +148,14 @@ def player(
                 f"mechanism={value!r}"
             )
     trusted = Trust(one_of("trust", trust, tuple(Trust)))
-    word = own_word(POLICIES[policy], trusted) if mechanism is None else mechanism
-    MECHANISMS_OF[trusted][word]
+    mechanism_name = own_word(POLICIES[policy], trusted) if mechanism is None else mechanism
+    MECHANISMS_OF[trusted][mechanism_name]
     return Player(
         policy=POLICIES.own_name(policy),
         trust=trusted,
         epsilon=positive("epsilon", epsilon, infinite=True),
         mode=mode,
-        mechanism=word,
+        mechanism=mechanism_name,
         numbers=tuple(sorted(numbers.items())),
     )
 
@@ -157,7 +163,7 @@ def player(
 def ladder(
     policy: str, trust: str, epsilons: Iterable[float], *, mechanism: str | None = None
 ) -> tuple[Player, ...]:
-    """The same player at several epsilons."""
+    """Name one policy at several epsilons."""
     return tuple(player(policy, trust=trust, epsilon=e, mechanism=mechanism) for e in epsilons)
 
 

@@ -135,8 +135,8 @@ class Plan(abc.ABC):
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but should be seen, one line each."""
-        asked = [cell.asked for cell in self.cells() if cell.asked is not None]
-        deltas = dict.fromkeys(delta for _, delta in asked)
+        budgets = [cell.asked for cell in self.cells() if cell.asked is not None]
+        deltas = dict.fromkeys(delta for _, delta in budgets)
         longest = max(cell.horizon for cell in self.cells())
         lines = [line for delta in deltas for line in delta_warnings(delta, longest)]
         unproved = dict.fromkeys(
@@ -144,6 +144,8 @@ class Plan(abc.ABC):
             for cell in self.cells()
             if cell.asked is not None and cell.player.unproved(cell.asked[1])
         )
-        told = "widths from the theory are proved for normal noise at a delta above 0, and not for"
-        lines += [f"{told} {one}" for one in unproved]
+        prefix = (
+            "widths from the theory are proved for normal noise at a delta above 0, and not for"
+        )
+        lines += [f"{prefix} {protection}" for protection in unproved]
         return (*lines, *seed_warnings(self.seed))

@@ -24,10 +24,10 @@ def picture(advice: Advice) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.25, 1.0])
-    _gains(left, advice)
-    _rewards(right, advice)
-    for axes in (left, right):
+    gains_axes, rewards_axes = figure.subplots(1, 2, width_ratios=[1.25, 1.0])
+    _gains(gains_axes, advice)
+    _rewards(rewards_axes, advice)
+    for axes in (gains_axes, rewards_axes):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, color="#e4e4e4", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -48,7 +48,7 @@ def _gains(axes: Axes, advice: Advice) -> None:
         colour = _colour(advice, row)
         spans = [average(tick) for tick in curves]
         axes.plot(rounds, curves.mean(axis=1), color=colour, linewidth=1.6, label=_name(row))
-        low, high = [one.low for one in spans], [one.high for one in spans]
+        low, high = [span.low for span in spans], [span.high for span in spans]
         axes.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_title(f"reward so far, above {advice.measure}", loc="left", fontsize=10)
     axes.set(xlabel="users", xlim=(0, int(rounds[-1])))
@@ -73,9 +73,11 @@ def _name(row: Row) -> str:
 
 
 def _colour(advice: Advice, row: Row) -> str:
-    """As in other pictures: private ones have colours, yardsticks are grey, others black."""
+    """Colour of a row: private bandits in colours, baselines grey, all others black."""
     if row.cell.asked is not None:
-        return COLOURS[[one.cell for one in advice.private].index(row.cell) % len(COLOURS)]
+        return COLOURS[
+            [private_row.cell for private_row in advice.private].index(row.cell) % len(COLOURS)
+        ]
     return GREY if row.cell.player.policy in YARDSTICKS else BLACK
 
 
@@ -85,7 +87,7 @@ def render(advice: Advice, *, command: str, config: str, image: bytes) -> str:
         "plan.html.j2",
         image,
         advice=advice,
-        headings=[one.format(advice.measure) for one in HEADINGS],
+        headings=[heading.format(advice.measure) for heading in HEADINGS],
         promises=promises(advice.plan, (row.cell for row in advice.private)),
         command=command,
         config=config,

@@ -28,7 +28,7 @@ FAMILY = "own"
 
 SINGLE, UNIFORM, GREEDY = "single-arm", "uniform", "greedy"
 
-_FEWEST, _MOST = 50, 10**8
+_FEWEST_USERS, _MOST_USERS = 50, 10**8
 STRENGTH = (0.25, 1.0)
 """How much arms of the family differ, unless it is said."""
 
@@ -85,12 +85,13 @@ class Planning:
         if self.users is None and self.data is None:
             raise InvalidValue("users is not given; give --users N, or data with --data FILE")
         if self.users is not None:
-            validate.whole("users", self.users, low=_FEWEST, high=_MOST)
-        if self.count < _FEWEST:
-            once = getattr(self.data, "orders", "bootstrap") == "permutation"
+            validate.whole("users", self.users, low=_FEWEST_USERS, high=_MOST_USERS)
+        if self.count < _FEWEST_USERS:
+            is_permuted = getattr(self.data, "orders", "bootstrap") == "permutation"
             raise InvalidValue(
-                f"the data are enough for {self.count} users, and a plan needs {_FEWEST}; give "
-                f"{'--orders bootstrap and ' * once}--users {_FEWEST}, which draws them anew"
+                f"the data are enough for {self.count} users, and a plan needs {_FEWEST_USERS}; "
+                f"give {'--orders bootstrap and ' * is_permuted}--users {_FEWEST_USERS}, which "
+                "draws them anew"
             )
         if self.data is not None:
             self._check_rows(self.data)
@@ -117,7 +118,7 @@ class Planning:
         ):
             raise InvalidValue(f"strength is {self.strength!r}; give the least and the greatest")
         pairs = self.options if isinstance(self.options, tuple) else (None,)
-        if not all(isinstance(one, tuple) and len(one) == 2 for one in pairs):
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             raise InvalidValue("options is no tuple of pairs; give a name and a value each")
         for name in ("env", "reward", "policy"):
             if not isinstance(getattr(self, name), str):
@@ -138,9 +139,11 @@ class Planning:
     def _check_family(self) -> None:
         entry = ENVIRONMENTS[self.env]
         if entry.problem is not Problem:
-            known = ", ".join(name for name, one in ENVIRONMENTS.items() if one.problem is Problem)
+            names = ", ".join(
+                name for name, environment in ENVIRONMENTS.items() if environment.problem is Problem
+            )
             raise InvalidValue(
-                f"env is {self.env!r}, where users bring no features; plan for one of {known}"
+                f"env is {self.env!r}, where users bring no features; plan for one of {names}"
             )
         if self.reward not in NOISES:
             raise InvalidValue(
@@ -196,28 +199,28 @@ class Planning:
             # Rewards from 0 to 1, around one half.
             usual = {"radius": 0.5, "base": 0.5, "strength": high, "weakest": low}
             options = usual | options
-        made = {"env": self.env, "dim": self.dim, "arms": self.arms, "noise": self.reward}
-        named: dict[str, Any] = {
+        fields = {"env": self.env, "dim": self.dim, "arms": self.arms, "noise": self.reward}
+        arguments: dict[str, Any] = {
             name: options.pop(name) for name in ("radius", "fewest") if name in options
         }
         if "contexts" in ENVIRONMENTS[self.env].options:
-            named["contexts"] = (str(options.pop("contexts", "ball")),)
-        return {**made, **named, "options": tuple(options.items())}
+            arguments["contexts"] = (str(options.pop("contexts", "ball")),)
+        return {**fields, **arguments, "options": tuple(options.items())}
 
     def cells(self, users: int) -> tuple[Cell, ...]:
         """Who is played: yardsticks, the bandit without privacy, and with it under each trust."""
-        cells, mine = self.comparison(users).cells(), self.policy == GREEDY
-        return tuple(cell for cell in cells if mine or cell.player.policy != GREEDY)
+        cells, is_greedy = self.comparison(users).cells(), self.policy == GREEDY
+        return tuple(cell for cell in cells if is_greedy or cell.player.policy != GREEDY)
 
     def cell_at(self, cell: Cell, epsilon: float) -> Cell:
-        """The same cell with another epsilon."""
+        """Return a cell with its epsilon replaced."""
         return dataclasses.replace(cell, player=dataclasses.replace(cell.player, epsilon=epsilon))
 
     @functools.cached_property
     def environment(self) -> AnyEnvironment:
         """The world that is simulated."""
-        made = self.comparison(self.count)
-        return made.environment(made.cells()[0].world)
+        comparison = self.comparison(self.count)
+        return comparison.environment(comparison.cells()[0].world)
 
     def problem(self, users: int) -> AnyProblem:
         """The public facts of so many users."""
@@ -226,10 +229,10 @@ class Planning:
     def assumed(self) -> str:
         """What kind of world the answer speaks about."""
         if self.data is not None:
-            differ, other = _differing(self.data)
+            differ, alternative = _differing(self.data)
             return (
                 f"Assumed: users like those of the data. The simulated worlds differ in {differ}, "
-                f"so intervals say what {other} may bring, not what other people may. These "
+                f"so intervals say what {alternative} may bring, not what other people may. These "
                 "figures are read off the data and are not private."
             )
         if self.env != FAMILY:
@@ -257,7 +260,9 @@ class Planning:
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""
         world = {} if self.data is None else self.comparison(self.count).parameters()
-        kept = {name: one for name, one in world.items() if name not in _PLAYED}
+        world_parameters = {
+            name: value for name, value in world.items() if name not in _RUN_PARAMETERS
+        }
         family: dict[str, object] = {
             "env": self.env,
             "dim": self.problem(1).dim,
@@ -269,7 +274,7 @@ class Planning:
             family["strength"] = "{:g}:{:g}".format(*self.strengths)
         return {
             "users": self.count,
-            **(family if self.data is None else kept),
+            **(family if self.data is None else world_parameters),
             "policy": self.policy,
             "trust": list(self.trusts),
             "epsilon": self.epsilon,
@@ -287,7 +292,7 @@ def _differing(data: WorldOfData) -> tuple[str, str]:
     return "the order of users", "another order"
 
 
-_PLAYED = frozenset(
+_RUN_PARAMETERS = frozenset(
     ("horizon", "policy", "trust", "continual", "shuffling", "randomizer", "curator", "epsilon")
 ) | {"delta", "replicates", "seed", "mode"}
 
@@ -301,8 +306,8 @@ def segments(users: int) -> tuple[int, int]:
     >>> segments(100_000), segments(569), segments(50)
     ((100000, 100), (568, 71), (50, 50))
     """
-    ticks = [one for one in _TICKS if one <= users] or [users]
-    best = min(ticks, key=lambda one: (users % one, -one))
+    ticks = [count for count in _TICKS if count <= users] or [users]
+    best = min(ticks, key=lambda count: (users % count, -count))
     return users - users % best, best
 
 
@@ -312,6 +317,6 @@ def shorter(users: int, share: float) -> int:
     >>> shorter(1_000_000, 0.237)
     230000
     """
-    wanted = max(float(_FEWEST), users * share)
-    unit = 10 ** max(0, math.floor(math.log10(wanted)) - 1)
-    return min(users, int(wanted // unit * unit))
+    target = max(float(_FEWEST_USERS), users * share)
+    unit = 10 ** max(0, math.floor(math.log10(target)) - 1)
+    return min(users, int(target // unit * unit))

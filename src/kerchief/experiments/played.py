@@ -32,24 +32,24 @@ class Played:
 
     def rounds(self) -> NDArray[np.int64]:
         """After how many users regret was read."""
-        return next(iter(self._ordered(next(iter(self.runs))))).run.rounds
+        return next(iter(self._list_chunks(next(iter(self.runs))))).run.rounds
 
     def curves(self, cell: Cell) -> NDArray[np.float64]:
         """Cumulative regret, one row per tick and one column per replicate."""
-        return np.concatenate([one.run.regret for one in self._ordered(cell)], axis=1)
+        return np.concatenate([chunk.run.regret for chunk in self._list_chunks(cell)], axis=1)
 
     def rewards(self, cell: Cell) -> NDArray[np.float64]:
         """The mean reward per user in each replicate."""
-        earned = [one.run.earned for one in self._ordered(cell)]
-        return np.concatenate([one for one in earned if one is not None]) / self.users
+        rewards = [chunk.run.earned for chunk in self._list_chunks(cell)]
+        return np.concatenate([reward for reward in rewards if reward is not None]) / self.users
 
     def gains(self, cell: Cell, beside: Cell) -> NDArray[np.float64]:
         """How much less than another cell it has lost in the same worlds, as `curves`."""
-        ours, theirs = self.curves(cell), self.curves(beside)
-        both = min(ours.shape[1], theirs.shape[1])
-        return theirs[:, :both] - ours[:, :both]
+        regret, baseline = self.curves(cell), self.curves(beside)
+        replicates = min(regret.shape[1], baseline.shape[1])
+        return baseline[:, :replicates] - regret[:, :replicates]
 
-    def _ordered(self, cell: Cell) -> list[Finished]:
+    def _list_chunks(self, cell: Cell) -> list[Finished]:
         """The chunks up to the first that is missing, so that replicates have their numbers."""
         chunks = self.runs[cell]
         return [chunks[i] for i in itertools.takewhile(chunks.__contains__, range(len(chunks) + 1))]
@@ -57,5 +57,5 @@ class Played:
 
 def yardstick(cells: Sequence[Cell]) -> Cell:
     """What learning must beat: the best single arm where the world knows it, else uniform play."""
-    found = {cell.player.policy: cell for cell in cells}
-    return found[SINGLE if SINGLE in found else UNIFORM]
+    by_policy = {cell.player.policy: cell for cell in cells}
+    return by_policy[SINGLE if SINGLE in by_policy else UNIFORM]

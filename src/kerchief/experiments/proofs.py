@@ -133,9 +133,9 @@ def proofs() -> Iterator[Proof]:
 def page() -> str:
     """The page of the documentation."""
     lines = [
-        f"| {one.kind} | {one.name} | {one.status} | "
-        f"[{one.note.as_posix()}](../src/kerchief/{one.note.as_posix()}) |"
-        for one in proofs()
+        f"| {proof.kind} | {proof.name} | {proof.status} | "
+        f"[{proof.note.as_posix()}](../src/kerchief/{proof.note.as_posix()}) |"
+        for proof in proofs()
     ]
     return "\n".join([_PREFACE, *lines]) + "\n"
 
@@ -143,15 +143,15 @@ def page() -> str:
 _ROOT = Path(kerchief.__file__).parent
 
 
-def _proof(kind: str, name: str, thing: type, status: Status) -> Proof:
-    if thing in _CERTIFIED:
+def _proof(kind: str, name: str, implementation: type, status: Status) -> Proof:
+    if implementation in _CERTIFIED:
         status = "certified"
-    return Proof(kind=kind, name=name, status=status, note=_note(thing, name))
+    return Proof(kind=kind, name=name, status=status, note=_note(implementation, name))
 
 
-def _note(thing: type, name: str = "") -> Path:
+def _note(implementation: type, name: str = "") -> Path:
     """The note of the same name beside the module of a class, or where else it is proved."""
-    for known in (name, thing.__name__):
-        if known in _ELSEWHERE:
-            return Path(_ELSEWHERE[known])
-    return Path(inspect.getfile(thing)).with_suffix(".md").relative_to(_ROOT)
+    for key in (name, implementation.__name__):
+        if key in _ELSEWHERE:
+            return Path(_ELSEWHERE[key])
+    return Path(inspect.getfile(implementation)).with_suffix(".md").relative_to(_ROOT)

@@ -84,14 +84,14 @@ def _by_world(plan: Plan, rows: Sequence[Result]) -> list[tuple[str, list[Result
 def _headline(caption: str, rows: Sequence[Result]) -> str:
     epsilons = sorted(row.epsilon for row in rows if row.epsilon is not None)
     costs = [_cost(epsilon, rows) for epsilon in dict.fromkeys(epsilons[:1] + epsilons[-1:])]
-    told = "; ".join(costs) or "no private bandit was played to the end"
-    return f"{caption[0].upper()}{caption[1:]}: {told}."
+    summary = "; ".join(costs) or "no private bandit was played to the end"
+    return f"{caption[0].upper()}{caption[1:]}: {summary}."
 
 
 def _cost(epsilon: float, rows: Sequence[Result]) -> str:
-    """The least regret at one epsilon, beside what does not protect."""
+    """The least regret at one epsilon, beside that of the baselines."""
     best = min((row for row in rows if row.epsilon == epsilon), key=lambda row: row.regret.mean)
-    costs = [_compared(best, other) for other in rows if _is_yardstick(best, other)]
+    costs = [_compare_regret(best, row) for row in rows if _is_yardstick(best, row)]
     return (
         f"at ε = {epsilon:g} the least private regret is {best.regret.text()} "
         f"({best.cell.player.name}, trust: {best.protection})"
@@ -99,24 +99,24 @@ def _cost(epsilon: float, rows: Sequence[Result]) -> str:
     )
 
 
-def _is_yardstick(best: Result, other: Result) -> bool:
+def _is_yardstick(best: Result, baseline: Result) -> bool:
     """Uniform play, and the non-private parent with widths of the same kind."""
-    if other.epsilon is not None:
+    if baseline.epsilon is not None:
         return False
-    parent, plain = best.cell.player.parents()[0].policy, other.cell.player
+    parent, plain = best.cell.player.parents()[0].policy, baseline.cell.player
     alike = plain.policy == parent and plain.mode == best.cell.player.mode
     return plain.policy == "uniform" or (alike and not plain.numbers)
 
 
-def _compared(best: Result, other: Result) -> str:
-    """What one regret is beside another."""
-    name = other.cell.player.name
-    whose = "uniform play" if name == "uniform" else f"{name} without privacy"
-    known = f"the {amount(other.regret.mean)} of {whose}"
-    if other.regret.mean <= 0:
-        return f"beside {known}"
-    share = best.regret.mean / other.regret.mean
-    return f"{100 * share:.1f} % of {known}" if share < 1 else f"{share:.1f} times {known}"
+def _compare_regret(best: Result, baseline: Result) -> str:
+    """Describe one regret beside that of a baseline."""
+    name = baseline.cell.player.name
+    source = "uniform play" if name == "uniform" else f"{name} without privacy"
+    reference = f"the {amount(baseline.regret.mean)} of {source}"
+    if baseline.regret.mean <= 0:
+        return f"beside {reference}"
+    share = best.regret.mean / baseline.regret.mean
+    return f"{100 * share:.1f} % of {reference}" if share < 1 else f"{share:.1f} times {reference}"
 
 
 Said: TypeAlias = tuple[Guarantee, str]
@@ -126,48 +126,48 @@ Said: TypeAlias = tuple[Guarantee, str]
 def promises(plan: Plan, cells: Iterable[Cell]) -> list[Promise]:
     """What each private trust promises, in full once and in one sentence for further epsilons."""
     alike: dict[tuple[str, str], list[Guarantee]] = {}
-    for guarantee, protected in dict.fromkeys(_asked(plan, cells)):
+    for guarantee, protected in dict.fromkeys(_collect_guarantees(plan, cells)):
         alike.setdefault((str(guarantee.trust), protected), []).append(guarantee)
     return [
         Promise(
             trust=trust,
             statement=first.statement(protected=protected),
-            others=tuple(_sentences((one, protected) for one in others)),
+            others=tuple(_sentences((guarantee, protected) for guarantee in further)),
         )
-        for (trust, protected), (first, *others) in alike.items()
+        for (trust, protected), (first, *further) in alike.items()
     ]
 
 
 def kept_promises(plan: Plan, cells: Iterable[Cell]) -> Iterator[str]:
     """The promises of cells, in one sentence for those that differ in their epsilon alone."""
-    return _sentences(_asked(plan, cells))
+    return _sentences(_collect_guarantees(plan, cells))
 
 
 def of_one_report(plan: Plan, finished: Iterable[Result]) -> Iterator[str]:
     """What one report promises by itself, for each player with the number `local`."""
     alone: dict[str, list[Said]] = {}
-    for one in finished:
-        player = one.cell.player
-        if "local" in dict(player.numbers) and one.alone is not None:
-            said = one.alone, plan.protected(one.cell)
-            alone.setdefault(f"{player.name} {player.protection}", []).append(said)
+    for result in finished:
+        player = result.cell.player
+        if "local" in dict(player.numbers) and result.alone is not None:
+            claim = result.alone, plan.protected(result.cell)
+            alone.setdefault(f"{player.name} {player.protection}", []).append(claim)
     for name, promised in alone.items():
         for sentence in _sentences(promised):
             yield f"one report of {name} by itself, on its way to the shuffler: {sentence}"
 
 
-def _asked(plan: Plan, cells: Iterable[Cell]) -> Iterator[Said]:
-    return ((one.guarantee, plan.protected(one)) for one in cells if one.asked is not None)
+def _collect_guarantees(plan: Plan, cells: Iterable[Cell]) -> Iterator[Said]:
+    return ((cell.guarantee, plan.protected(cell)) for cell in cells if cell.asked is not None)
 
 
 def _sentences(promises: Iterable[Said]) -> Iterator[str]:
     """Promises that differ in their epsilon alone, in one sentence."""
     alike: dict[Said, list[float]] = {}
-    for one, protected in dict.fromkeys(promises):
-        shared = dataclasses.replace(one, epsilon=0.0)
-        alike.setdefault((shared, protected), []).append(one.epsilon)
-    for (shared, protected), (first, *others) in alike.items():
-        yield dataclasses.replace(shared, epsilon=first).sentence(*others, protected=protected)
+    for guarantee, protected in dict.fromkeys(promises):
+        base = dataclasses.replace(guarantee, epsilon=0.0)
+        alike.setdefault((base, protected), []).append(guarantee.epsilon)
+    for (base, protected), (first, *further) in alike.items():
+        yield dataclasses.replace(base, epsilon=first).sentence(*further, protected=protected)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,11 +178,11 @@ class SideBySide:
     lines: tuple[tuple[str, ...], ...]
 
     def pages(self, worlds: int) -> list[SideBySide]:
-        """The same in several tables, of so many worlds each."""
+        """Split the table into several, each with so many worlds."""
         return [
             SideBySide(
-                headings=_cut(self.headings, start, worlds),
-                lines=tuple(_cut(line, start, worlds) for line in self.lines),
+                headings=_select_columns(self.headings, start, worlds),
+                lines=tuple(_select_columns(line, start, worlds) for line in self.lines),
             )
             for start in range(2, len(self.headings), worlds)
         ]
@@ -201,13 +201,15 @@ def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
     phased = [world for world in worlds if any(r.communication for r in rows if r.world == world)]
     where = {world: f"{world}: " if len(worlds) > 1 else "" for world in phased}
-    headings += [f"{where[world]}{word}" for world in phased for word in SENT.values()]
+    headings += [f"{where[world]}{heading}" for world in phased for heading in SENT.values()]
     lines = []
-    for one, found in by_player.items():
-        worst = max(found.values(), key=lambda row: row.spent or (0.0, 0.0))
-        sent = [text for world in phased for text in _sent(found.get(world))]
-        regrets = (_text(plan, found.get(world)) for world in worlds)
-        lines.append((one.label(), worst.bill(), *regrets, *sent))
+    for player, results in by_player.items():
+        worst = max(results.values(), key=lambda row: row.spent or (0.0, 0.0))
+        communication = [
+            text for world in phased for text in _list_communication(results.get(world))
+        ]
+        regrets = (_text(plan, results.get(world)) for world in worlds)
+        lines.append((player.label(), worst.bill(), *regrets, *communication))
     return SideBySide(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
 
 
@@ -218,10 +220,10 @@ def _text(plan: Plan, row: Result | None) -> str:
     return row.regret.text() + ("" if printed is None else f" ({amount(printed)})")
 
 
-def _sent(row: Result | None) -> tuple[str, ...]:
+def _list_communication(row: Result | None) -> tuple[str, ...]:
     return ("-",) * len(SENT) if row is None else row.sent()
 
 
-def _cut(texts: tuple[str, ...], start: int, worlds: int) -> tuple[str, ...]:
+def _select_columns(texts: tuple[str, ...], start: int, worlds: int) -> tuple[str, ...]:
     """Label and bill, then a few worlds."""
     return texts[:2] + texts[start : start + worlds]

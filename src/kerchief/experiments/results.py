@@ -133,8 +133,8 @@ class Result:
         """The reward per round."""
         if self.earned is None:
             return None
-        each = self.earned / int(self.rounds[-1])
-        return Reward(mean=float(each.mean()), se=mean_error(each))
+        per_round = self.earned / int(self.rounds[-1])
+        return Reward(mean=float(per_round.mean()), se=mean_error(per_round))
 
     def percentile(self, percent: float) -> float:
         """Of the final regret over replicates."""
@@ -176,12 +176,12 @@ class Result:
     @property
     def spent(self) -> tuple[float, float] | None:
         """Epsilon and delta charged to the worst-off user, or None where nothing bounds them."""
-        one = self.guarantee
-        return (one.epsilon, one.delta) if math.isfinite(one.epsilon) else None
+        guarantee = self.guarantee
+        return (guarantee.epsilon, guarantee.delta) if math.isfinite(guarantee.epsilon) else None
 
     def to_dict(self) -> dict[str, object]:
         """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
-        player, (asked, delta) = self.cell.player, self.cell.asked or (None, None)
+        player, (epsilon, delta) = self.cell.player, self.cell.asked or (None, None)
         spent, spent_delta = self.spent or (None, None)
         return {
             "policy": player.policy,
@@ -191,7 +191,7 @@ class Result:
             **{flag: player.word(trust) for trust, flag in FLAGS.items()},
             "contexts": self.world,
             "world": self.world,
-            "epsilon": asked,
+            "epsilon": epsilon,
             "delta": delta,
             "private": self.spent is not None,
             "spent": {"epsilon": spent, "delta": spent_delta},
@@ -208,11 +208,11 @@ class Result:
 
     def texts(self, *, rewarded: bool = False) -> tuple[str, ...]:
         """The row under `headings_of` the table, with its mean reward if that is wanted."""
-        asked = self.cell.asked or ()
+        budget = self.cell.asked or ()
         return (
             self.cell.player.name,
             self.protection,
-            *([f"{one:.4g}" for one in asked] or ("-", "-")),
+            *([f"{value:.4g}" for value in budget] or ("-", "-")),
             self.bill(),
             *([self.reward.text() if self.reward else "-"] if rewarded else []),
             self.regret.text(),
@@ -242,9 +242,15 @@ class Result:
 
 def headings_of(rows: Sequence[Result], *, rewarded: bool = False) -> tuple[str, ...]:
     """What stands above the texts of these rows, which are of one world."""
-    sent = SENT.values() if any(row.communication for row in rows) else ()
+    communication = SENT.values() if any(row.communication for row in rows) else ()
     earned = (REWARD,) if rewarded else ()
-    return (*HEADINGS[: _REGRET - 1], *earned, HEADINGS[_REGRET - 1], *sent, *HEADINGS[_REGRET:])
+    return (
+        *HEADINGS[: _REGRET - 1],
+        *earned,
+        HEADINGS[_REGRET - 1],
+        *communication,
+        *HEADINGS[_REGRET:],
+    )
 
 
 def mean_error(values: NDArray[np.float64]) -> float | None:

@@ -43,47 +43,47 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     require("table")
     import polars as pl
 
-    shared = {name: value for name, value in plan.parameters().items() if name not in CELL}
-    shared = {name: value for name, value in shared.items() if not isinstance(value, list)}
-    shared |= {f"version_{name}": version for name, version in versions().items()}
-    constants = [pl.lit(value).alias(name) for name, value in shared.items()]
-    return pl.concat([_cell(one) for one in finished]).with_columns(constants)
+    facts = {name: value for name, value in plan.parameters().items() if name not in CELL}
+    facts = {name: value for name, value in facts.items() if not isinstance(value, list)}
+    facts |= {f"version_{name}": version for name, version in versions().items()}
+    constants = [pl.lit(value).alias(name) for name, value in facts.items()]
+    return pl.concat([_cell(result) for result in finished]).with_columns(constants)
 
 
-def _cell(one: Result) -> pl.DataFrame:
+def _cell(result: Result) -> pl.DataFrame:
     """The rows of one cell, replicate by replicate."""
     import polars as pl
 
-    ticks, replicates = one.curves.shape
+    ticks, replicates = result.curves.shape
     numbers = pl.DataFrame(
         {
             "replicate": np.repeat(np.arange(replicates), ticks),
-            "round": np.tile(one.rounds, replicates),
-            "regret": one.curves.T.ravel(),
+            "round": np.tile(result.rounds, replicates),
+            "regret": result.curves.T.ravel(),
         }
     )
     constants = [
         pl.lit(value, dtype=pl.String if isinstance(value, str) else pl.Float64).alias(name)
-        for name, value in _facts(one).items()
+        for name, value in _build_constants(result).items()
     ]
-    private = pl.lit(one.spent is not None).alias("private")
+    private = pl.lit(result.spent is not None).alias("private")
     return numbers.select(*constants, private, "replicate", "round", "regret")
 
 
-def _facts(one: Result) -> dict[str, object]:
+def _build_constants(result: Result) -> dict[str, object]:
     """What all rows of a cell have in common."""
-    row, (spent, delta) = one.to_dict(), one.spent or (None, None)
-    numbers = ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers)
+    row, (spent, delta) = result.to_dict(), result.spent or (None, None)
+    numbers = ", ".join(f"{name}={value:g}" for name, value in result.cell.player.numbers)
     return {name: row[name] for name in CELL} | {
         "numbers": numbers,
         "spent_epsilon": spent,
         "spent_delta": delta,
-        "regret_median": one.regret.median,
-        "regret_p95": one.regret.p95,
-        "regret_max": one.regret.max,
-        "regret_stuck": one.regret.stuck,
-        "reward_mean": None if one.reward is None else one.reward.mean,
-        **{f"{kind}_sent": one.communication.get(kind) for kind in SENT},
-        "microseconds": one.microseconds,
-        "device": one.device,
+        "regret_median": result.regret.median,
+        "regret_p95": result.regret.p95,
+        "regret_max": result.regret.max,
+        "regret_stuck": result.regret.stuck,
+        "reward_mean": None if result.reward is None else result.reward.mean,
+        **{f"{kind}_sent": result.communication.get(kind) for kind in SENT},
+        "microseconds": result.microseconds,
+        "device": result.device,
     }

@@ -39,13 +39,13 @@ def by_world(
 
 def _of_world(caption: str, rows: Sequence[Result], *, rewarded: bool) -> Table:
     headings = headings_of(rows, rewarded=rewarded)
-    kept = [place for place, one in enumerate(headings) if one not in _MINOR]
+    places = [place for place, heading in enumerate(headings) if heading not in _MINOR]
     texts = [row.texts(rewarded=rewarded) for row in rows]
     return Table(
         caption=caption,
-        headings=tuple(headings[place] for place in kept),
-        lines=tuple(tuple(line[place] for place in kept) for line in texts),
-        columns="ll".ljust(len(kept), "r"),
+        headings=tuple(headings[place] for place in places),
+        lines=tuple(tuple(line[place] for place in places) for line in texts),
+        columns="ll".ljust(len(places), "r"),
     )
 
 
@@ -89,7 +89,7 @@ def _latex_line(texts: Sequence[str]) -> str:
 
 _LATEX: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
-    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
@@ -114,9 +114,11 @@ def latex_text(text: str) -> str:
     glm\_rare 50\% $2.5 \cdot 10^{-5}$
     """
     parts = _POWER.split(" ".join(text.split()))
-    words = ["".join(_LATEX.get(one, one) for one in part) for part in parts[::3]]
+    segments = [
+        "".join(_LATEX.get(character, character) for character in part) for part in parts[::3]
+    ]
     powers = [_power(*pair) for pair in zip(parts[1::3], parts[2::3], strict=True)]
-    return "".join(itertools.chain(*itertools.zip_longest(words, powers, fillvalue="")))
+    return "".join(itertools.chain(*itertools.zip_longest(segments, powers, fillvalue="")))
 
 
 def _power(digits: str, exponent: str) -> str:

@@ -18,9 +18,9 @@ from kerchief.experiments.fingerprint import source
 @functools.cache
 def _versions() -> dict[str, str]:
     names = ("jax", "jaxlib", "numpy", "scipy", "dp-accounting")
-    found = {name: importlib.metadata.version(name) for name in names}
-    ours = {"kerchief": kerchief.__version__, "source": source()[:12]}
-    return {**ours, "python": platform.python_version(), **found}
+    libraries = {name: importlib.metadata.version(name) for name in names}
+    package = {"kerchief": kerchief.__version__, "source": source()[:12]}
+    return {**package, "python": platform.python_version(), **libraries}
 
 
 def versions() -> dict[str, str]:

@@ -103,11 +103,11 @@ class Work:
         archive: Archive | None = None,
     ) -> Work:
         """Look up what is finished; `hand_out` gives the rest to workers, if there are any."""
-        most = widest(plan) if width is None else validate.whole("width", width)
-        cells = list(parts_of(plan, ticks=ticks, width=most))
+        limit = widest(plan) if width is None else validate.whole("width", width)
+        cells = list(parts_of(plan, ticks=ticks, width=limit))
         parts = [part for cell in cells for part in cell]
-        known = {part: archive.find(part) for part in parts} if archive else {}
-        runs = {part: run for part, run in known.items() if run is not None}
+        archived_runs = {part: archive.find(part) for part in parts} if archive else {}
+        runs = {part: run for part, run in archived_runs.items() if run is not None}
         return cls(plan=plan, cells=cells, archive=archive, runs=runs, found=len(runs))
 
     @property
@@ -122,8 +122,8 @@ class Work:
 
     def to_dict(self) -> dict[str, object]:
         """How it was played: parts in all and found finished, workers, the most memory of each."""
-        most = max(self.memory.values(), default=None)
-        workers = {"workers": len(self.memory), "most_memory": most}
+        peak = max(self.memory.values(), default=None)
+        workers = {"workers": len(self.memory), "most_memory": peak}
         return {"parts": self.parts, "found": self.found, **workers}
 
     def results(self, watch: Watch) -> Iterator[Result]:
@@ -142,14 +142,14 @@ class Work:
             yield self._result(parts)
 
     def at_hand(self) -> Iterator[Result]:
-        """Those of the cells, in their order, before the first that is not finished."""
+        """Yield the results of the cells before the first that is not finished."""
         for parts in self.cells:
             if any(part not in self.runs for part in parts):
                 return
             yield self._result(parts)
 
     def _result(self, parts: list[Part]) -> Result:
-        result = _joined(parts[0].cell, [self.runs[part] for part in parts])
+        result = _join_parts(parts[0].cell, [self.runs[part] for part in parts])
         # Uniform play comes first in each world.
         usual = self._uniform.setdefault(parts[0].cell.world, float(result.curves[-1].mean()))
         return dataclasses.replace(result, uniform=usual)
@@ -172,8 +172,8 @@ class Work:
 
             return tell
 
-        for part, played in play_together(group, [progress(part) for part in group]):
-            self._keep(part, played)
+        for part, result in play_together(group, [progress(part) for part in group]):
+            self._keep(part, result)
 
     def find(self, part: Part, played: Finished) -> None:
         """Keep what another plan has found."""
@@ -189,10 +189,10 @@ class Work:
             return problem
         return None
 
-    def _keep(self, part: Part, played: Finished) -> None:
-        self.runs[part] = played
+    def _keep(self, part: Part, result: Finished) -> None:
+        self.runs[part] = result
         if self.archive is not None:
-            self.archive.keep(part, played)
+            self.archive.keep(part, result)
 
 
 def hand_out(works: Sequence[Work], workers: Workers) -> None:
@@ -200,24 +200,24 @@ def hand_out(works: Sequence[Work], workers: Workers) -> None:
 
     Whoever waits for a part keeps all that arrive, whichever plan they belong to.
     """
-    known = {part.address(): run for work in works for part, run in work.runs.items()}
-    wanted: dict[str, list[tuple[Work, Part]]] = {}
+    finished_runs = {part.address(): run for work in works for part, run in work.runs.items()}
+    requests: dict[str, list[tuple[Work, Part]]] = {}
     for work in works:
         # The longest of each plan first, as nobody should wait for one at the end.
         for part in sorted(work.missing, key=_decisions, reverse=True):
-            if (address := part.address()) in known:
-                work.find(part, known[address])
+            if (address := part.address()) in finished_runs:
+                work.find(part, finished_runs[address])
             else:
-                wanted.setdefault(address, []).append((work, part))
-    owners = {owned[0][1]: owned for owned in wanted.values()}
+                requests.setdefault(address, []).append((work, part))
+    owners = {owned[0][1]: owned for owned in requests.values()}
     tasks = workers.submit(owners)
 
     def arrive() -> Iterator[Part]:
-        for played, done in finished(tasks):
-            problems = [work.arrived(part, done) for work, part in owners[played]]
+        for shared_part, task_result in finished(tasks):
+            problems = [work.arrived(part, task_result) for work, part in owners[shared_part]]
             for problem in filter(None, problems):
                 raise problem
-            yield from (part for _, part in owners[played])
+            yield from (part for _, part in owners[shared_part])
 
     arriving = arrive()
     for work in works:
@@ -228,7 +228,7 @@ def _decisions(part: Part) -> int:
     return part.cell.horizon * (part.last - part.first)
 
 
-def _joined(cell: Cell, parts: list[Finished]) -> Result:
+def _join_parts(cell: Cell, parts: list[Finished]) -> Result:
     """Parts side by side; what was spent is what the worst-off user of any was charged."""
     runs = [part.run for part in parts]
     right = [run.right for run in runs if run.right is not None]
@@ -254,4 +254,7 @@ def _joined(cell: Cell, parts: list[Finished]) -> Result:
 
 def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:
     """The average over the replicates of all parts, name by name."""
-    return {name: float(np.concatenate([one[name] for one in counts]).mean()) for name in counts[0]}
+    return {
+        name: float(np.concatenate([part_count[name] for part_count in counts]).mean())
+        for name in counts[0]
+    }

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 BANDIT = "bandit"
 """The table of what a deployment is made from."""
 
-_ASKED = ("epsilon", "delta", "trust")
-_WORDS = ("policy", "mode", "mechanism")
-_PARTS = ("problem", "guarantee")
+_GUARANTEE_KEYS = ("epsilon", "delta", "trust")
+_BANDIT_KEYS = ("policy", "mode", "mechanism")
+_TABLE_KEYS = ("problem", "guarantee")
 # Facts that options of a world make, under the same name; those options, and other names of theirs.
 _SIZES = ("dim", "arms", "radius")
-_NAMED = (*_SIZES, "fewest-arms", "reward-noise")
-_WORLD = {"fewest-arms": "fewest", "reward-noise": "noise"}
+_WORLD_OPTIONS = (*_SIZES, "fewest-arms", "reward-noise")
+_WORLD_NAMES = {"fewest-arms": "fewest", "reward-noise": "noise"}
 
 
 def settings(advice: Advice) -> str:
@@ -39,7 +39,9 @@ def settings(advice: Advice) -> str:
     again = planning.comparison(planning.count, trusts=(str(player.trust),))
     again = dataclasses.replace(again, policies=(player.policy,), replicates=advice.best.replicates)
     promise = {"epsilon": player.epsilon, "delta": cell.delta, "trust": str(player.trust)}
-    facts = {name: one for name, one in vars(problem).items() if isinstance(one, int | float | str)}
+    facts = {
+        name: value for name, value in vars(problem).items() if isinstance(value, int | float | str)
+    }
     tables: dict[str, dict[str, object]] = {
         BANDIT: {"policy": player.policy, "mode": player.mode, "mechanism": player.mechanism},
         f"{BANDIT}.problem": {**facts},
@@ -55,7 +57,7 @@ def settings(advice: Advice) -> str:
 
 
 def _lines(table: Mapping[str, object]) -> list[str]:
-    return [f"{name.replace('_', '-')} = {_value(one)}" for name, one in table.items()]
+    return [f"{name.replace('_', '-')} = {_value(value)}" for name, value in table.items()]
 
 
 def _value(value: object) -> str:
@@ -88,7 +90,7 @@ def planned(path: str | Path) -> dict[str, Any]:
         raise InvalidValue(f"path is a {type(path).__name__}; give the name of a file")
     read = read_toml(Path(path))
     table = read.get(BANDIT)
-    if not isinstance(table, dict) or not {*_PARTS, *_WORDS} <= table.keys():
+    if not isinstance(table, dict) or not {*_TABLE_KEYS, *_BANDIT_KEYS} <= table.keys():
         raise InvalidValue(
             f"{str(path)!r} has no table {BANDIT!r} with all of its parts; give the file that "
             "`kerchief plan` wrote"
@@ -99,19 +101,19 @@ def planned(path: str | Path) -> dict[str, Any]:
         problem, guarantee = Problem(**table["problem"]), Guarantee(**table["guarantee"])
     except TypeError as error:
         raise InvalidValue(f"{str(path)!r} does not describe a bandit: {error}") from error
-    words = {name: table[name] for name in _WORDS}
-    return {**words, "problem": problem, "guarantee": guarantee}
+    fields = {name: table[name] for name in _BANDIT_KEYS}
+    return {**fields, "problem": problem, "guarantee": guarantee}
 
 
 def _check_words(path: str | Path, table: Mapping[str, Any]) -> None:
     """Refuse what cannot be deployed, and what nobody would look at."""
-    for name in _WORDS:
+    for name in _BANDIT_KEYS:
         if not isinstance(table[name], str):
             raise InvalidValue(
                 f"{name} is {table[name]!r} in table {BANDIT!r} of {str(path)!r}; give a word in "
                 "quotes"
             )
-    for name in table.keys() - {*_PARTS, *_WORDS}:
+    for name in table.keys() - {*_TABLE_KEYS, *_BANDIT_KEYS}:
         raise InvalidValue(
             f"{name} stands in table {BANDIT!r} of {str(path)!r}, where it means nothing; leave it "
             "out, or put it among the options above"
@@ -132,16 +134,16 @@ def check_halves(path: str | Path, read: Mapping[str, Any], *, needed: bool = Tr
     if BANDIT not in read:
         return
     table = _table(path, read, BANDIT)
-    facts, promise = (_table(path, table, name) for name in _PARTS)
+    facts, promise = (_table(path, table, name) for name in _TABLE_KEYS)
     _check_whole(path, table, facts, promise)
-    options = {name.replace("_", "-"): one for name, one in read.items() if name != BANDIT}
+    options = {name.replace("_", "-"): value for name, value in read.items() if name != BANDIT}
     if not (options or needed):
         return
-    for name, deployed in _deployed(table, facts, promise).items():
+    for name, deployed in _list_deployed_options(table, facts, promise).items():
         if name not in options:
-            raise _differ(path, name, "missing", deployed)
-        if not _same(options[name], deployed):
-            raise _differ(path, name, f"{options[name]!r}", deployed)
+            raise _mismatch_error(path, name, "missing", deployed)
+        if not _is_same(options[name], deployed):
+            raise _mismatch_error(path, name, f"{options[name]!r}", deployed)
     _check_sizes(path, options, facts)
 
 
@@ -153,13 +155,13 @@ def _check_whole(
 ) -> None:
     """Refuse a table in which a line is missing: a default might stand for it unseen."""
     expected = {
-        BANDIT: (table, _WORDS),
-        f"{BANDIT}.guarantee": (promise, _ASKED),
-        f"{BANDIT}.problem": (facts, tuple(one.name for one in dataclasses.fields(Problem))),
+        BANDIT: (table, _BANDIT_KEYS),
+        f"{BANDIT}.guarantee": (promise, _GUARANTEE_KEYS),
+        f"{BANDIT}.problem": (facts, tuple(field.name for field in dataclasses.fields(Problem))),
     }
-    for where, (found, names) in expected.items():
+    for where, (section, names) in expected.items():
         for name in names:
-            if name not in found:
+            if name not in section:
                 raise InvalidValue(
                     f"{name} is missing in table {where!r} of {str(path)!r}; plan again, or put it "
                     "there"
@@ -171,59 +173,65 @@ def _check_sizes(path: str | Path, options: Mapping[str, Any], facts: Mapping[st
     if "data" in options:
         if facts["own"] == facts["dim"]:
             for name, value in declared_facts(options).items():
-                if not _same(value, facts[name]):
-                    raise _differ(path, name, f"{value!r} (by what they declare)", facts[name])
+                if not _is_same(value, facts[name]):
+                    raise _mismatch_error(
+                        path, name, f"{value!r} (by what they declare)", facts[name]
+                    )
         return
     if "env" not in options:
         raise InvalidValue(
             f"env is missing among the options of {str(path)!r}, and so are data; plan again, or "
             "put the world there"
         )
-    made = _made(options)
+    world_facts = _derive_facts(options)
     for name in _SIZES:
-        if name == "radius" and not made:
+        if name == "radius" and not world_facts:
             continue  # of a world that is not known here, a radius may make another one
         if name in options:
-            value = made.get(name, options[name])
-            if not _same(value, facts[name]):
-                meant = "" if value == options[name] else f", which makes {value!r},"
-                raise _differ(path, name, f"{options[name]!r}{meant}", facts[name])
+            value = world_facts.get(name, options[name])
+            if not _is_same(value, facts[name]):
+                explanation = "" if value == options[name] else f", which makes {value!r},"
+                raise _mismatch_error(path, name, f"{options[name]!r}{explanation}", facts[name])
         elif name != "radius":
-            raise _differ(path, name, "missing", facts[name])
+            raise _mismatch_error(path, name, "missing", facts[name])
 
 
 def _table(path: str | Path, read: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = read.get(name)
-    if not isinstance(found, dict):
-        shown = repr(found) if name in read else "missing"
+    section = read.get(name)
+    if not isinstance(section, dict):
+        description = repr(section) if name in read else "missing"
         raise InvalidValue(
-            f"{name} is {shown} in {str(path)!r}; give a table, as `kerchief plan` writes it"
+            f"{name} is {description} in {str(path)!r}; give a table, as `kerchief plan` writes it"
         )
-    return found
+    return section
 
 
-def _deployed(
+def _list_deployed_options(
     table: Mapping[str, Any], facts: Mapping[str, Any], promise: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is deployed, by the names of options that say the same."""
-    found = {name: table[name] for name in ("policy", "mode")}
+    options = {name: table[name] for name in ("policy", "mode")}
     trust = promise["trust"]
     if isinstance(trust, str) and trust in FLAGS:
-        found[FLAGS[Trust(trust)]] = table["mechanism"]
-    found |= {name: promise[name] for name in _ASKED}
-    return found | {"horizon": facts["horizon"]}
+        options[FLAGS[Trust(trust)]] = table["mechanism"]
+    options |= {name: promise[name] for name in _GUARANTEE_KEYS}
+    return options | {"horizon": facts["horizon"]}
 
 
-def _made(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The facts of the world that the options make, where it is known here without data."""
+def _derive_facts(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Derive the facts of the world of these options, if it is known without data."""
     env = options.get("env")
     if not isinstance(env, str) or env not in ENVIRONMENTS:
         return {}
-    named = {_WORLD.get(name, name): options[name] for name in _NAMED if name in options}
+    arguments = {
+        _WORLD_NAMES.get(name, name): options[name] for name in _WORLD_OPTIONS if name in options
+    }
     further = options.get("option", [])
-    pairs = [pair(str(one)) for one in (further if isinstance(further, list) else [further])]
+    pairs = [pair(str(text)) for text in (further if isinstance(further, list) else [further])]
     horizon = options.get("horizon", 1)
-    world = ENVIRONMENTS[env].make(**named | dict(one for one in pairs if one is not None))
+    world = ENVIRONMENTS[env].make(
+        **arguments | dict(entry for entry in pairs if entry is not None)
+    )
     facts: dict[str, Any] = vars(world.problem(horizon))
     return facts
 
@@ -243,17 +251,17 @@ def pair(text: str) -> tuple[str, int | float | str] | None:
     return name, value
 
 
-def _same(given: object, deployed: object) -> bool:
-    """Whether an option says one thing alone, and that is it."""
-    values = given if isinstance(given, list) else [given]
+def _is_same(option: object, deployed: object) -> bool:
+    """Whether an option has exactly one value, and that is the deployed one."""
+    values = option if isinstance(option, list) else [option]
     return len(values) == 1 and (
         values[0] == deployed and isinstance(values[0], bool) == isinstance(deployed, bool)
     )
 
 
-def _differ(path: str | Path, name: str, given: str, deployed: object) -> InvalidValue:
+def _mismatch_error(path: str | Path, name: str, option: str, deployed: object) -> InvalidValue:
     return InvalidValue(
-        f"{name} is {given} among the options of {str(path)!r} and {deployed!r} in its table "
+        f"{name} is {option} among the options of {str(path)!r} and {deployed!r} in its table "
         f"{BANDIT!r}; plan again, or change both"
     )
 

@@ -71,23 +71,36 @@ class Standing:
 
 def standings(found: Found, players: Sequence[Player], worlds: Sequence[str]) -> list[Standing]:
     """Bandits of one trust over the worlds of one division, the best first."""
-    played = {one: [world for world in worlds if (one, world) in found] for one in players}
-    everywhere = [one for one in players if len(played[one]) == len(worlds)]
-    ranks = _ranks({one: _shares(found, one, worlds) for one in everywhere})
-    made = [_standing(found, one, played[one], ranks) for one in players if played[one]]
-    return sorted(made, key=lambda one: (one.rank or len(players) + 1, one.score[0]))
+    worlds_played = {
+        bandit: [world for world in worlds if (bandit, world) in found] for bandit in players
+    }
+    everywhere = [bandit for bandit in players if len(worlds_played[bandit]) == len(worlds)]
+    ranks = _compute_ranks(
+        {bandit: _compute_shares(found, bandit, worlds) for bandit in everywhere}
+    )
+    entries = [
+        _build_standing(found, bandit, worlds_played[bandit], ranks)
+        for bandit in players
+        if worlds_played[bandit]
+    ]
+    return sorted(
+        entries, key=lambda standing: (standing.rank or len(players) + 1, standing.score[0])
+    )
 
 
-def _standing(
-    found: Found, one: Player, worlds: Sequence[str], ranks: Mapping[Player, int]
+def _build_standing(
+    results: Found, bandit: Player, worlds: Sequence[str], ranks: Mapping[Player, int]
 ) -> Standing:
-    rows = [found[one, world] for world in worlds]
-    shares, parent = _shares(found, one, worlds), _shares(found, parent_of(one), worlds)
+    rows = [results[bandit, world] for world in worlds]
+    shares, parent = (
+        _compute_shares(results, bandit, worlds),
+        _compute_shares(results, parent_of(bandit), worlds),
+    )
     stuck = [row.regret.stuck for row in rows if row.regret.stuck is not None]
     return Standing(
-        player=one,
-        rank=ranks.get(one),
-        tied=list(ranks.values()).count(ranks.get(one, 0)) > 1,
+        player=bandit,
+        rank=ranks.get(bandit),
+        tied=list(ranks.values()).count(ranks.get(bandit, 0)) > 1,
         score=_mean(shares),
         price=_mean(shares - parent),
         p95=statistics.fmean(row.regret.p95 / row.uniform for row in rows),
@@ -102,22 +115,22 @@ def parent_of(one: Player) -> Player:
     return player(POLICIES[one.policy].parent)
 
 
-def _shares(found: Found, one: Player, worlds: Sequence[str]) -> NDArray[np.float64]:
+def _compute_shares(results: Found, bandit: Player, worlds: Sequence[str]) -> NDArray[np.float64]:
     """Regret as a share of uniform play's, averaged over worlds, for each replicate."""
-    rows = [found[one, world] for world in worlds]
+    rows = [results[bandit, world] for world in worlds]
     return np.asarray(np.mean([row.curves[-1] / row.uniform for row in rows], axis=0))
 
 
-def _ranks(shares: Mapping[Player, NDArray[np.float64]]) -> dict[Player, int]:
-    """All meet the same draws, so that differences are judged replicate by replicate."""
+def _compute_ranks(shares: Mapping[Player, NDArray[np.float64]]) -> dict[Player, int]:
+    """Rank bandits by regret. All meet the same draws, so pairs are compared by draw."""
     return {
-        one: 1 + sum(_ahead(other, mine) for other in shares.values())
-        for one, mine in shares.items()
+        bandit: 1 + sum(_is_ahead(rival, own) for rival in shares.values())
+        for bandit, own in shares.items()
     }
 
 
-def _ahead(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    mean, error = _mean(other - one)
+def _is_ahead(regret: NDArray[np.float64], reference: NDArray[np.float64]) -> bool:
+    mean, error = _mean(reference - regret)
     return mean > ERRORS * error and mean > 0
 
 
@@ -132,16 +145,16 @@ def overall(caption: str, made: Sequence[Standing], worlds: int) -> Table:
         headings=("rank", "bandit", "% of uniform", "price", "p95", "% stuck", "µs", "worlds"),
         lines=tuple(
             (
-                one.place(),
-                one.player.name,
-                _percents(*one.score),
-                _percents(*one.price),
-                f"{100 * one.p95:.1f}",
-                "-" if one.stuck is None else f"{100 * one.stuck:.1f}",
-                f"{one.microseconds:.3g}",
-                f"{one.worlds} of {worlds}",
+                standing.place(),
+                standing.player.name,
+                _percents(*standing.score),
+                _percents(*standing.price),
+                f"{100 * standing.p95:.1f}",
+                "-" if standing.stuck is None else f"{100 * standing.stuck:.1f}",
+                f"{standing.microseconds:.3g}",
+                f"{standing.worlds} of {worlds}",
             )
-            for one in made
+            for standing in made
         ),
         columns="rlrrrrrr",
     )
@@ -149,16 +162,20 @@ def overall(caption: str, made: Sequence[Standing], worlds: int) -> Table:
 
 def by_world(caption: str, made: Sequence[Standing], worlds: Sequence[str], found: Found) -> Table:
     """In each world the regret over that of the parent, and the rank there."""
-    players = [one.player for one in made]
+    players = [standing.player for standing in made]
     ranks = {
-        world: _ranks(
-            {one: found[one, world].curves[-1] for one in players if (one, world) in found}
+        world: _compute_ranks(
+            {
+                bandit: found[bandit, world].curves[-1]
+                for bandit in players
+                if (bandit, world) in found
+            }
         )
         for world in worlds
     }
     lines = [
-        (one.name, *(_over_parent(found, one, world, ranks[world]) for world in worlds))
-        for one in players
+        (bandit.name, *(_over_parent(found, bandit, world, ranks[world]) for world in worlds))
+        for bandit in players
     ]
     return Table(
         caption=caption,
@@ -168,16 +185,16 @@ def by_world(caption: str, made: Sequence[Standing], worlds: Sequence[str], foun
     )
 
 
-def _over_parent(found: Found, one: Player, world: str, ranks: Mapping[Player, int]) -> str:
-    if one not in ranks:
+def _over_parent(results: Found, bandit: Player, world: str, ranks: Mapping[Player, int]) -> str:
+    if bandit not in ranks:
         return "-"
-    mine, parent = found[one, world].curves[-1], found[parent_of(one), world].curves[-1]
+    regret, parent = results[bandit, world].curves[-1], results[parent_of(bandit), world].curves[-1]
     usual = float(parent.mean())
     if usual <= 0:
-        return f"- ({ranks[one]})"
-    ratio = float(mine.mean()) / usual
-    error = mean_error(mine - ratio * parent) or 0.0
-    return f"{ratio:.3g} ± {error / usual:.2g} ({ranks[one]})"
+        return f"- ({ranks[bandit]})"
+    ratio = float(regret.mean()) / usual
+    error = mean_error(regret - ratio * parent) or 0.0
+    return f"{ratio:.3g} ± {error / usual:.2g} ({ranks[bandit]})"
 
 
 def _percents(mean: float, error: float) -> str:

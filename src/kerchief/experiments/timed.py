@@ -35,7 +35,7 @@ _START_S, _COMPILE_S = 4.0, 6.5
 _ROUND_US, _NUMBER_US = 2.0, 0.0025
 _SLOWER = {Trust.NONE: 2.2, Trust.LOCAL: 4.0, Trust.SHUFFLE: 1.6, Trust.JOINT: 1.7}
 # How many replicates a chunk has, and what share of the time the first chunks may take to play.
-_FEWEST, _MOST, _FIRST = 5, 8, 0.45
+_FEWEST_REPLICATES, _MOST_REPLICATES, _FIRST_SHARE = 5, 8, 0.45
 # How many chunks a cell gets at most.
 _CHUNKS = 12
 # Steps between epsilons, and the least and the greatest of them.
@@ -79,23 +79,25 @@ def play(
     Raises:
         KerchiefError: not even the yardsticks and one private bandit were finished.
     """
-    begun, users = time.monotonic(), planning.count
+    start, users = time.monotonic(), planning.count
     while True:
         # What one attempt plays in vain is ended before the next one.
         with local_processes(jobs, prepare) as processes:
             run = _Run.of(
                 planning,
                 users,
-                lanes=[Lane(executor=one, prepare=prepare) for one in processes.executors],
-                begun=begun,
+                lanes=[
+                    Lane(executor=executor, prepare=prepare) for executor in processes.executors
+                ],
+                start=start,
                 seconds=seconds,
                 watch=watch,
             )
             share = run.finish()
         if share is None:
-            run.played.seconds = time.monotonic() - begun
-            return run.played
-        users = shorter(run.played.users, share)
+            run.outcome.seconds = time.monotonic() - start
+            return run.outcome
+        users = shorter(run.outcome.users, share)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -104,16 +106,16 @@ class _Run:
 
     planning: Planning
     lanes: Sequence[Lane]
-    begun: float
+    start: float
     deadline: float
     watch: Watch
     width: int
     ticks: int
     base: tuple[Cell, ...]
-    played: Played
-    started: set[Job] = dataclasses.field(default_factory=set)
-    playing: dict[Cell, float] = dataclasses.field(default_factory=dict)
-    taken: dict[Cell, float] = dataclasses.field(default_factory=dict)
+    outcome: Played
+    started_jobs: set[Job] = dataclasses.field(default_factory=set)
+    play_seconds: dict[Cell, float] = dataclasses.field(default_factory=dict)
+    wall_seconds: dict[Cell, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -122,29 +124,29 @@ class _Run:
         users: int,
         *,
         lanes: Sequence[Lane],
-        begun: float,
+        start: float,
         seconds: float,
         watch: Watch,
     ) -> _Run:
-        deadline, left = begun + seconds, begun + seconds - time.monotonic()
+        deadline, remaining = start + seconds, start + seconds - time.monotonic()
         cells, problem = planning.cells(users), planning.problem(users)
-        room = max(0.0, len(lanes) * (left - _START_S) - _COMPILE_S * len(cells))
-        room = max(room, 0.1 * len(lanes) * left)
+        room = max(0.0, len(lanes) * (remaining - _START_S) - _COMPILE_S * len(cells))
+        room = max(room, 0.1 * len(lanes) * remaining)
         cost = sum(_guess(cell, problem) for cell in cells)
-        if cost * _FEWEST > room:
-            users = shorter(users, room / cost / _FEWEST)
+        if cost * _FEWEST_REPLICATES > room:
+            users = shorter(users, room / cost / _FEWEST_REPLICATES)
         users, ticks = segments(users)
         cells, cost = planning.cells(users), cost * users / cells[0].horizon
         return cls(
             planning=planning,
             lanes=lanes,
-            begun=begun,
+            start=start,
             deadline=deadline,
             watch=watch,
-            width=int(min(_MOST, max(_FEWEST, _FIRST * room / cost))),
+            width=int(min(_MOST_REPLICATES, max(_FEWEST_REPLICATES, _FIRST_SHARE * room / cost))),
             ticks=ticks,
-            base=_ordered(cells, problem),
-            played=Played(users=users),
+            base=_order_cells(cells, problem),
+            outcome=Played(users=users),
         )
 
     def finish(self) -> float | None:
@@ -167,10 +169,13 @@ class _Run:
         return None
 
     def _begin(self, lane: Lane) -> None:
-        job = next((one for one in self._wanted(lane) if self._fits(one, lane)), None)
+        job = next(
+            (candidate for candidate in self._list_candidates(lane) if self._fits(candidate, lane)),
+            None,
+        )
         if job is None:
             return
-        self.started.add(job)
+        self.started_jobs.add(job)
         lane.known.add(job.cell)
         part = Part(
             cell=job.cell,
@@ -180,99 +185,99 @@ class _Run:
             last=(job.chunk + 1) * self.width,
             ticks=self.ticks,
         )
-        left = self.deadline - time.monotonic()
+        remaining = self.deadline - time.monotonic()
         lane.job, lane.since = job, time.monotonic()
-        lane.future = lane.executor.submit(play_within, packed(part), lane.prepare, left)
+        lane.future = lane.executor.submit(play_within, packed(part), lane.prepare, remaining)
 
     def _collect(self, lane: Lane) -> float | None:
         """Keep what a lane has finished; if it was too slow, the share of users that would fit."""
         if lane.future is None or lane.job is None or not lane.future.done():
             return None
         try:
-            done = lane.future.result()
+            result = lane.future.result()
         except BrokenExecutor as problem:
             raise KerchiefError(
                 "a process of the planning was lost (out of memory, perhaps); run it again with "
                 "--jobs 1"
             ) from problem
         job, lane.job, lane.future = lane.job, None, None
-        if isinstance(done, TooSlow):
-            return self._given_up(job, done)
-        self.played.runs.setdefault(job.cell, {})[job.chunk] = done
-        self.playing[job.cell] = done.run.seconds
-        self.taken.setdefault(job.cell, time.monotonic() - lane.since)
+        if isinstance(result, TooSlow):
+            return self._handle_slow_run(job, result)
+        self.outcome.runs.setdefault(job.cell, {})[job.chunk] = result
+        self.play_seconds[job.cell] = result.run.seconds
+        self.wall_seconds.setdefault(job.cell, time.monotonic() - lane.since)
         return None
 
-    def _given_up(self, job: Job, slow: TooSlow) -> float | None:
+    def _handle_slow_run(self, job: Job, slow: TooSlow) -> float | None:
         """Begin again with fewer users if the quickest private bandit was too slow."""
         if job.chunk or job.cell != next(cell for cell in self.base if cell.asked is not None):
             return None
-        left = self.deadline - time.monotonic() - _COMPILE_S
-        return min(0.5, max(0.02, left / len(self.base) * len(self.lanes) / slow.seconds))
+        remaining = self.deadline - time.monotonic() - _COMPILE_S
+        return min(0.5, max(0.02, remaining / len(self.base) * len(self.lanes) / slow.seconds))
 
-    def _wanted(self, lane: Lane) -> Iterator[Job]:
+    def _list_candidates(self, lane: Lane) -> Iterator[Job]:
         """What a lane might play next, the most useful first."""
-        yield from self._new(Job(cell=cell, chunk=0) for cell in self.base)
-        yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(1))
-        yield from self._new(self._further(lane, self.base, 2))
-        yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(2))
-        yield from self._new(self._further(lane, self.base, _CHUNKS))
+        yield from self._skip_started(Job(cell=cell, chunk=0) for cell in self.base)
+        yield from self._skip_started(Job(cell=cell, chunk=0) for cell in self._ladder(1))
+        yield from self._skip_started(self._extend_chunks(lane, self.base, 2))
+        yield from self._skip_started(Job(cell=cell, chunk=0) for cell in self._ladder(2))
+        yield from self._skip_started(self._extend_chunks(lane, self.base, _CHUNKS))
 
-    def _further(self, lane: Lane, cells: Sequence[Cell], most: int) -> Iterator[Job]:
+    def _extend_chunks(self, lane: Lane, cells: Sequence[Cell], limit: int) -> Iterator[Job]:
         """The next chunk of what this lane has compiled, if no other cell is behind.
 
         Rows of a table are of the same worlds, so one cell alone gains nothing.
         """
-        runs = self.played.runs
-        done = [len(runs[cell]) for cell in cells if cell in runs]
+        runs = self.outcome.runs
+        counts = [len(runs[cell]) for cell in cells if cell in runs]
         for cell in cells:
-            if cell in lane.known and cell in runs and len(runs[cell]) == min(done) < most:
+            if cell in lane.known and cell in runs and len(runs[cell]) == min(counts) < limit:
                 yield Job(cell=cell, chunk=len(runs[cell]))
 
-    def _new(self, jobs: Iterator[Job]) -> Iterator[Job]:
-        return (job for job in jobs if job not in self.started)
+    def _skip_started(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        return (job for job in jobs if job not in self.started_jobs)
 
     def _ladder(self, steps: int) -> Iterator[Cell]:
         """Other epsilons: less where learning pays at the one asked for, more where it does not."""
-        beside = yardstick(self.base)
+        baseline = yardstick(self.base)
         for cell in self.base:
-            if cell.asked is None or not {cell, beside} <= self.played.runs.keys():
+            if cell.asked is None or not {cell, baseline} <= self.outcome.runs.keys():
                 continue
-            pays = self.played.gains(cell, beside)[-1].mean() > 0
+            pays = self.outcome.gains(cell, baseline)[-1].mean() > 0
             epsilon = cell.player.epsilon * _STEP ** (-steps if pays else steps)
             before = self.planning.cell_at(cell, cell.player.epsilon * _STEP ** (-1 if pays else 1))
             if not _BOUNDS[0] <= epsilon <= _BOUNDS[1]:
                 continue
             if steps > 1:
                 # A further step only where the first did not cross.
-                if before not in self.played.runs:
+                if before not in self.outcome.runs:
                     continue
-                crossed = (self.played.gains(before, beside)[-1].mean() > 0) != pays
+                crossed = (self.outcome.gains(before, baseline)[-1].mean() > 0) != pays
                 if crossed:
                     continue
             yield self.planning.cell_at(cell, epsilon)
 
     def _fits(self, job: Job, lane: Lane) -> bool:
         """Whether it will be finished in time, by how long its like has taken."""
-        left = self.deadline - time.monotonic()
+        remaining = self.deadline - time.monotonic()
         if job.cell in self.base and job.chunk == 0:
-            return left > 0
+            return remaining > 0
         if job.chunk:
-            return _SLACK * self.playing[job.cell] + 0.5 < left
-        alike = next(one for one in self.base if one.player.trust is job.cell.player.trust)
-        return _SLACK * self.taken[alike] < left
+            return _SLACK * self.play_seconds[job.cell] + 0.5 < remaining
+        alike = next(cell for cell in self.base if cell.player.trust is job.cell.player.trust)
+        return _SLACK * self.wall_seconds[alike] < remaining
 
     def _tell(self) -> None:
         labels = [lane.job.cell.label() for lane in self.lanes if lane.job is not None]
-        self.watch(" | ".join(labels), time.monotonic() - self.begun)
+        self.watch(" | ".join(labels), time.monotonic() - self.start)
 
     def _note(self) -> None:
         """What was not finished."""
         for cell in self.base:
-            if cell not in self.played.runs:
-                self.played.left.append(f"{cell.label()} was not finished in time")
-        if yardstick(self.base) not in self.played.runs or not any(
-            cell.asked is not None for cell in self.played.runs
+            if cell not in self.outcome.runs:
+                self.outcome.left.append(f"{cell.label()} was not finished in time")
+        if yardstick(self.base) not in self.outcome.runs or not any(
+            cell.asked is not None for cell in self.outcome.runs
         ):
             raise KerchiefError(
                 "the time did not suffice for one private bandit and what it is measured against; "
@@ -280,7 +285,7 @@ class _Run:
             )
 
 
-def _ordered(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
+def _order_cells(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
     """First one private bandit and what it is held to; then the longest ones first."""
     private = [cell for cell in cells if cell.asked is not None]
     first = {min(private, key=lambda cell: _guess(cell, problem)), yardstick(cells)}
@@ -296,5 +301,5 @@ def _guess(cell: Cell, problem: AnyProblem) -> float:
     if cell.player.policy in (SINGLE, UNIFORM):
         return 1e-6 * cell.horizon
     slower = _SLOWER.get(cell.player.trust, 1.0)
-    each = (_ROUND_US + _NUMBER_US * problem.arms * problem.dim**2) * slower
-    return 1e-6 * each * cell.horizon
+    microseconds = (_ROUND_US + _NUMBER_US * problem.arms * problem.dim**2) * slower
+    return 1e-6 * microseconds * cell.horizon

@@ -63,12 +63,14 @@ def view_of(word: str, asked: Asked) -> View | None:
     """The promises of one word of shuffle trust; None where it is refused."""
     promise = asked.promise
     try:
-        made = asked.protected(word)
+        privatizer = asked.protected(word)
     except InvalidValue:
         return None
-    if not isinstance(made, BitSums):
+    if not isinstance(privatizer, BitSums):
         return View(name=word, wire=None, sums=promise.epsilon, models=promise.epsilon)
-    wire, sums, models = (one.epsilon for one in made.views(promise.delta).values())
+    wire, sums, models = (
+        guarantee.epsilon for guarantee in privatizer.views(promise.delta).values()
+    )
     return View(name=word, wire=wire, sums=sums, models=models)
 
 
@@ -87,7 +89,7 @@ def gaussian_multiplier(asked: Asked) -> float | None:
     """The noise multiplier of one Gaussian release that keeps the promise, if any does."""
     if asked.promise.delta == 0:
         return None
-    (noise,) = _trusting(asked, Trust.CENTRAL).protected("gaussian").noises
+    (noise,) = _replace_trust(asked, Trust.CENTRAL).protected("gaussian").noises
     event = noise.event()
     assert isinstance(event, Gaussian)
     return event.noise_multiplier
@@ -98,76 +100,85 @@ def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
     multiplier = gaussian_multiplier(asked)
     if multiplier is None:
         return
-    yield from _looser(asked, used, multiplier)
-    curator = _trusting(asked, Trust.CENTRAL)
+    yield from _loosen_accounting(asked, used, multiplier)
+    curator = _replace_trust(asked, Trust.CENTRAL)
     match asked.promise.trust:
         case Trust.SHUFFLE:
             yield tried("a trusted curator's noise", curator.std, used, note="central trust")
-            yield _amplified(asked, used)
+            yield _amplify_reports(asked, used)
         case Trust.JOINT:
             note, root = "each user is in all later ones", math.sqrt(asked.horizon)
             name = "fresh noise on every prefix"
             fresh = partial(curator.std, "gaussian")
             yield tried(name, fresh, used, note=note, times=root)
     if isinstance(asked.query, Regression):
-        yield from _coarser(asked, asked.query, used)
+        yield from _coarsen_releases(asked, asked.query, used)
 
 
-def _looser(asked: Asked, used: float, multiplier: float) -> Iterator[Alternative]:
+def _loosen_accounting(
+    statistic: Asked, reference_std: float, multiplier: float
+) -> Iterator[Alternative]:
     """The trust's noise of Gaussian price, with looser accounting."""
-    each = asked.std(_word(asked)) / multiplier
-    kind = "Gaussian noise; " if asked.promise.trust in _CHOOSING else ""
+    unit_std = statistic.std(_choose_mechanism(statistic)) / multiplier
+    kind = "Gaussian noise; " if statistic.promise.trust in _CHOOSING else ""
     for name, source, rule in (
-        ("zCDP, tight", "Canonne, Kamath, Steinke 2020", partial(_of_zcdp, zcdp_rho)),
-        ("zCDP, loose", "Bun, Steinke 2016", partial(_of_zcdp, bun_steinke_rho)),
+        ("zCDP, tight", "Canonne, Kamath, Steinke 2020", partial(_compute_zcdp_noise, zcdp_rho)),
+        ("zCDP, loose", "Bun, Steinke 2016", partial(_compute_zcdp_noise, bun_steinke_rho)),
         ("classical Gaussian", "Dwork, Roth 2014", classical_gaussian_noise_multiplier),
     ):
-        way = partial(rule, asked.promise.epsilon, asked.promise.delta)
-        yield tried(name, way, used, note=kind + source, times=each)
+        compute = partial(rule, statistic.promise.epsilon, statistic.promise.delta)
+        yield tried(name, compute, reference_std, note=kind + source, times=unit_std)
 
 
-def _coarser(asked: Asked, query: Regression, used: float) -> Iterator[Alternative]:
+def _coarsen_releases(
+    statistic: Asked, query: Regression, reference_std: float
+) -> Iterator[Alternative]:
     """Other ways to release (x xᵀ, y x), by the trust's noise of Gaussian price."""
-    promise, reward = asked.promise, max(abs(query.low), abs(query.high))
+    promise, reward = statistic.promise, max(abs(query.low), abs(query.high))
     naive = 2 * query.norm * math.hypot(query.norm, reward)
-    way, note = partial(_of_ball, asked, query.size, naive), f"twice the largest norm, {naive:.4g}"
-    yield tried("naive sensitivity", way, used, note=note)
+    compute, note = (
+        partial(_compute_ball_noise, statistic, query.size, naive),
+        f"twice the largest norm, {naive:.4g}",
+    )
+    yield tried("naive sensitivity", compute, reference_std, note=note)
     halved = dataclasses.replace(promise, epsilon=promise.epsilon / 2, delta=promise.delta / 2)
-    half, note = dataclasses.replace(asked, promise=halved), "epsilon/2, delta/2 each"
-    matrix = partial(_of_ball, half, svec_size(query.dim), math.sqrt(2) * query.norm**2)
-    vector = partial(_of_ball, half, query.dim, 2 * reward * query.norm)
-    yield tried("split: on the matrix", matrix, used, note=note)
-    yield tried("split: on the vector", vector, used, note=note)
+    half, note = dataclasses.replace(statistic, promise=halved), "epsilon/2, delta/2 each"
+    matrix = partial(_compute_ball_noise, half, svec_size(query.dim), math.sqrt(2) * query.norm**2)
+    vector = partial(_compute_ball_noise, half, query.dim, 2 * reward * query.norm)
+    yield tried("split: on the matrix", matrix, reference_std, note=note)
+    yield tried("split: on the vector", vector, reference_std, note=note)
 
 
-def _amplified(asked: Asked, used: float) -> Alternative:
+def _amplify_reports(statistic: Asked, reference_std: float) -> Alternative:
     """The sum of a cohort's locally private reports, which a shuffler mixes.
 
     Every report is as little noisy as the promise allows for one that is hidden among the cohort's.
     """
-    promise, users = asked.promise, asked.horizon
+    promise, users = statistic.promise, statistic.horizon
     alone = unshuffled_epsilon(promise.epsilon, users, promise.delta)
     local = Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL, rounds=users)
-    reports = dataclasses.replace(asked, promise=local)
+    reports = dataclasses.replace(statistic, promise=local)
     note = f"each device alone has epsilon {alone:.4g}, and is mixed with {users - 1} others"
     times = math.sqrt(users)
-    return tried("shuffled local reports", reports.std, used, note=note, times=times)
+    return tried("shuffled local reports", reports.std, reference_std, note=note, times=times)
 
 
-def _of_ball(asked: Asked, size: int, diameter: float) -> float:
-    query: Query = Ball(size=size, diameter=diameter, batches=asked.query.batches)
-    return dataclasses.replace(asked, query=query).std(_word(asked))
+def _compute_ball_noise(statistic: Asked, size: int, diameter: float) -> float:
+    query: Query = Ball(size=size, diameter=diameter, batches=statistic.query.batches)
+    return dataclasses.replace(statistic, query=query).std(_choose_mechanism(statistic))
 
 
-def _word(asked: Asked) -> str:
+def _choose_mechanism(statistic: Asked) -> str:
     """The noise of a trust whose price is a Gaussian's."""
-    return "gaussian" if asked.promise.trust in _CHOOSING else BEST
+    return "gaussian" if statistic.promise.trust in _CHOOSING else BEST
 
 
-def _trusting(asked: Asked, trust: Trust) -> Asked:
-    promise = dataclasses.replace(asked.promise, trust=trust)
-    return dataclasses.replace(asked, promise=promise)
+def _replace_trust(statistic: Asked, trust: Trust) -> Asked:
+    promise = dataclasses.replace(statistic.promise, trust=trust)
+    return dataclasses.replace(statistic, promise=promise)
 
 
-def _of_zcdp(rho: Callable[[float, float], float], epsilon: float, delta: float) -> float:
+def _compute_zcdp_noise(
+    rho: Callable[[float, float], float], epsilon: float, delta: float
+) -> float:
     return math.sqrt(0.5 / rho(epsilon, delta))

@@ -68,17 +68,17 @@ def wire_size(cell: Cell, problem: AnyProblem) -> WireSize | None:
         ).task
     except InvalidValue:
         return None
-    made = arranged(cell, problem)
-    if isinstance(made.policy, PhasePolicy):
+    bandit = arranged(cell, problem)
+    if isinstance(bandit.policy, PhasePolicy):
         return None
     report = Report(label=0, epoch=0, id=bytes(16), numbers=np.zeros(task.size, np.int64))
-    model = _model(made.policy, made.privatizers)
-    changes = _changes(made.policy, made.privatizers, cell.horizon)
+    model = _model(bandit.policy, bandit.privatizers)
+    changes = _changes(bandit.policy, bandit.privatizers, cell.horizon)
     return WireSize(
         numbers=task.size,
         report_bytes=len(report.write(task)),
-        model_numbers=sum(int(np.prod(one.shape)) for one in model.values()),
-        model_bytes=len(_posted(task, model).write()),
+        model_numbers=sum(int(np.prod(array.shape)) for array in model.values()),
+        model_bytes=len(_fill_model(task, model).write()),
         models=len(changes),
         first=int(changes[0]) if len(changes) else cell.horizon,
     )
@@ -86,14 +86,14 @@ def wire_size(cell: Cell, problem: AnyProblem) -> WireSize | None:
 
 def _model(policy: Policy, privatizers: Mapping[str, Privatizer]) -> Mapping[str, Any]:
     """The shapes of a model, without computing one."""
-    outlook = {name: one.outlook for name, one in privatizers.items()}
+    outlook = {name: privatizer.outlook for name, privatizer in privatizers.items()}
     shapes = jax.eval_shape(lambda: policy.publish(policy.init(outlook)))
     leaves = jax.tree_util.tree_leaves_with_path(shapes)
     return {jax.tree_util.keystr(path).strip("."): leaf for path, leaf in leaves}
 
 
-def _posted(task: Task, model: Mapping[str, Any]) -> Model:
-    arrays = {name: Numbers.of(np.zeros(one.shape, one.dtype)) for name, one in model.items()}
+def _fill_model(task: Task, model: Mapping[str, Any]) -> Model:
+    arrays = {name: Numbers.of(np.zeros(array.shape, array.dtype)) for name, array in model.items()}
     return Model(
         task=task.id, version=0, release=0, round=0, length=0, head=bytes(32), arrays=arrays
     )
@@ -101,7 +101,7 @@ def _posted(task: Task, model: Mapping[str, Any]) -> Model:
 
 def _changes(policy: Policy, privatizers: Mapping[str, Privatizer], users: int) -> Any:
     """After how many users a model is posted."""
-    (schedule, *_) = [one.schedule for one in privatizers.values()]
+    (schedule, *_) = [privatizer.schedule for privatizer in privatizers.values()]
     if isinstance(schedule, At):
         return np.asarray([end for end in schedule.ends if end <= users])
     since = dict.fromkeys(privatizers, jnp.int32(1))
@@ -109,12 +109,12 @@ def _changes(policy: Policy, privatizers: Mapping[str, Privatizer], users: int) 
     def posts(round: Any) -> Any:
         return jnp.asarray(policy.refreshes(Clock(round=round, since=since)))
 
-    found = [
+    rounds = [
         first + 1 + np.flatnonzero(jax.vmap(posts)(jnp.arange(first, last, dtype=jnp.int32)))
         for first, last in _stretches(users)
     ]
-    return np.concatenate(found)
+    return np.concatenate(rounds)
 
 
-def _stretches(users: int, most: int = 2**18) -> list[tuple[int, int]]:
-    return [(first, min(users, first + most)) for first in range(0, users, most)]
+def _stretches(users: int, length: int = 2**18) -> list[tuple[int, int]]:
+    return [(first, min(users, first + length)) for first in range(0, users, length)]

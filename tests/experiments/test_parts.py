@@ -414,7 +414,7 @@ def test_those_who_do_not_fail_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_worker_gives_what_was_played_beside_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     (group, _) = side_by_side(_all_parts())
     monkeypatch.setattr(parts, "play_side_by_side", _Fails(group[1].cell))
-    told, world = workers._told(group), pickle.dumps(group[0].environment)
+    told, world = workers._pack_group(group), pickle.dumps(group[0].environment)
     answer = workers._play(told, world, os.getpid)
     assert sorted(answer.done) == [0, 2, 3]
     future: Future[Answer] = Future()
@@ -491,7 +491,7 @@ def test_who_is_closed_gives_nobody_anything_more(monkeypatch: pytest.MonkeyPatc
     processes._lanes.shutdown(wait=True)
     assert takes.sent.empty()
     with pytest.raises(KerchiefError, match="closed before everything was played"):
-        processes._sent(takes, [one], b"")
+        processes._send_group(takes, [one], b"")
 
 
 def test_whoever_waits_for_closed_processes_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ ALONE = 5
 """After how many seconds without a worker a scheduler is said to have none."""
 # Dask sends smaller worlds with each part: parts that wait for one begin some seconds later.
 _LARGE = 2**20
-_CLOSED = "the processes were closed before everything was played; play it with new ones"
-_LOST = (
+_CLOSED_MESSAGE = "the processes were closed before everything was played; play it with new ones"
+_LOST_MESSAGE = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
 )
 
@@ -86,7 +86,7 @@ class Processes:
     _gate: threading.Lock = dataclasses.field(
         default_factory=threading.Lock, init=False, repr=False
     )
-    _closed: threading.Event = dataclasses.field(
+    _close_event: threading.Event = dataclasses.field(
         default_factory=threading.Event, init=False, repr=False
     )
 
@@ -94,8 +94,8 @@ class Processes:
     def _free(self) -> SimpleQueue[tuple[Executor, set[Hashable]]]:
         """Who has nothing to do, and which programs it has played."""
         free: SimpleQueue[tuple[Executor, set[Hashable]]] = SimpleQueue()
-        for one in self.executors:
-            free.put((one, set()))
+        for executor in self.executors:
+            free.put((executor, set()))
         return free
 
     @functools.cached_property
@@ -114,33 +114,33 @@ class Processes:
         return tasks
 
     def _play(self, waiting: Waiting, free: SimpleQueue[tuple[Executor, set[Hashable]]]) -> None:
-        executor, known = free.get()
-        while (taken := waiting.take(known)) is not None:
-            future, group = taken
+        executor, programs = free.get()
+        while (task := waiting.take(programs)) is not None:
+            future, group = task
             try:
                 world = pickle.dumps(group[0].environment)
-                answer = self._sent(executor, group, world).result()
+                answer = self._send_group(executor, group, world).result()
             except Exception as problem:
                 future.set_exception(problem)
             else:
                 waiting.played(group)
                 future.set_result(answer)
-        free.put((executor, known))
+        free.put((executor, programs))
 
-    def _sent(self, executor: Executor, group: Group, world: bytes) -> Future[Answer]:
+    def _send_group(self, executor: Executor, group: Group, world: bytes) -> Future[Answer]:
         """Send a group to a process, unless all of them are about to be stopped."""
         with self._gate:
-            if self._closed.is_set():
-                raise KerchiefError(_CLOSED)
-            return executor.submit(_play, _told(group), world, self.prepare)
+            if self._close_event.is_set():
+                raise KerchiefError(_CLOSED_MESSAGE)
+            return executor.submit(_play, _pack_group(group), world, self.prepare)
 
     def close(self) -> None:
         """Give nobody anything more; who waits for what is left hears that it was not played."""
         with self._gate:
-            self._closed.set()
+            self._close_event.set()
         for waiting in self._open:
             for future in waiting.rest():
-                future.set_exception(KerchiefError(_CLOSED))
+                future.set_exception(KerchiefError(_CLOSED_MESSAGE))
         self._lanes.shutdown(wait=False, cancel_futures=True)
 
 
@@ -162,10 +162,10 @@ class Waiting:
     @classmethod
     def of(cls, tasks: Tasks) -> Waiting:
         """All of them, in their order."""
-        left: dict[Hashable, Tasks] = {}
+        tasks_by_program: dict[Hashable, Tasks] = {}
         for future, group in tasks.items():
-            left.setdefault(_programs(group), {})[future] = group
-        return cls(left=left)
+            tasks_by_program.setdefault(_programs(group), {})[future] = group
+        return cls(left=tasks_by_program)
 
     def take(self, known: set[Hashable]) -> tuple[Future[Answer], Group] | None:
         """The first that is left of a known program, or else of a new one, or else of any.
@@ -173,9 +173,9 @@ class Waiting:
         Of those that others have begun, those come last that may still be compiled somewhere.
         """
         with self.lock:
-            left = self.left.keys()
-            choice = left & known or left - self.begun or left & self.cached or left
-            program = next((one for one in self.left if one in choice), None)
+            programs = self.left.keys()
+            choice = programs & known or programs - self.begun or programs & self.cached or programs
+            program = next((candidate for candidate in self.left if candidate in choice), None)
             if program is None:
                 return None
             known.add(program)
@@ -228,12 +228,15 @@ class Cluster:
         rounds = itertools.zip_longest(*alike.values())
         turns = [part for part in itertools.chain(*rounds) if part is not None]
         worlds = {id(part.environment): part.environment for part in turns}
-        sent = {place: pickle.dumps(world) for place, world in worlds.items()}
-        held = {place: self.hold(it) if len(it) >= self.large else it for place, it in sent.items()}
+        contents = {place: pickle.dumps(world) for place, world in worlds.items()}
+        references = {
+            place: self.hold(content) if len(content) >= self.large else content
+            for place, content in contents.items()
+        }
         return {
-            self.executor.submit(_play, _told([part]), held[id(part.environment)], self.prepare): [
-                part
-            ]
+            self.executor.submit(
+                _play, _pack_group([part]), references[id(part.environment)], self.prepare
+            ): [part]
             for part in turns
         }
 
@@ -300,7 +303,7 @@ def dask_cluster(address: str, prepare: Prepare, tell: Tell | None = None) -> It
         # it is large, and would rather have workers read a file, which they may not have.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return client.submit(_same, content, pure=False)
+            return client.submit(_return_unchanged, content, pure=False)
 
     with client:
         executor = client.get_executor(pure=False)
@@ -352,15 +355,15 @@ def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
     for future in concurrent.futures.as_completed(tasks):
         try:
             answer = future.result()
-            yield from ((tasks[future][number], done) for number, done in answer.done.items())
+            yield from ((tasks[future][number], result) for number, result in answer.done.items())
             if answer.failed is not None:
                 raise answer.failed
         except concurrent.futures.BrokenExecutor as problem:
-            raise KerchiefError(f"{_LOST}, with fewer --jobs") from problem
+            raise KerchiefError(f"{_LOST_MESSAGE}, with fewer --jobs") from problem
         except Exception as problem:
             # Dask's own, which is imported only where it is used.
             if type(problem).__name__ == "KilledWorker":
-                raise KerchiefError(_LOST) from problem
+                raise KerchiefError(_LOST_MESSAGE) from problem
             raise
 
 
@@ -376,7 +379,7 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _told(group: Group) -> bytes:
+def _pack_group(group: Group) -> bytes:
     """All of the parts but their world."""
     return pickle.dumps(
         [
@@ -386,26 +389,26 @@ def _told(group: Group) -> bytes:
     )
 
 
-def _same(content: bytes) -> bytes:
+def _return_unchanged(content: bytes) -> bytes:
     return content
 
 
 @double_precision
-def _play(told: bytes, world: bytes, prepare: Prepare) -> Answer:
+def _play(packed: bytes, world: bytes, prepare: Prepare) -> Answer:
     """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
     prepare()
     environment = pickle.loads(world)
-    group = [Part(**one, environment=environment) for one in pickle.loads(told)]
-    process, done = (os.uname().nodename, os.getpid()), dict[int, Done]()
+    group = [Part(**fields, environment=environment) for fields in pickle.loads(packed)]
+    process, results = (os.uname().nodename, os.getpid()), dict[int, Done]()
     failed: Exception | None = None
     try:
-        for part, played in play_together(group, [None] * len(group)):
-            done[group.index(part)] = Done(played=played, process=process, memory=_peak())
+        for part, result in play_together(group, [None] * len(group)):
+            results[group.index(part)] = Done(played=result, process=process, memory=_peak())
     except Exception as problem:
-        if not done:
+        if not results:
             raise
         failed = problem
-    return Answer(done=done, failed=failed)
+    return Answer(done=results, failed=failed)
 
 
 def _peak() -> int:

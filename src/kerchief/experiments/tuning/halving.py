@@ -51,13 +51,13 @@ class Trial(Plan):
 
     def cells(self) -> tuple[Cell, ...]:
         """World by world: uniform play, and all candidates under each trust."""
-        made: list[Cell] = []
+        cells: list[Cell] = []
         for world in self.search.worlds:
-            rows = [world.cells(self.search.policy, one) for one in self.candidates]
+            rows = [world.cells(self.search.policy, candidate) for candidate in self.candidates]
             # Candidates of one trust side by side: they share a program.
-            together = [cell for each in zip(*rows, strict=True) for cell in each]
-            made += [world.cell(player("uniform")), *together]
-        return tuple(made)
+            together = [cell for column in zip(*rows, strict=True) for cell in column]
+            cells += [world.cell(player("uniform")), *together]
+        return tuple(cells)
 
     def environment(self, world: str) -> AnyEnvironment:
         """The world of that name."""
@@ -69,7 +69,7 @@ class Trial(Plan):
 
     def parameters(self) -> dict[str, object]:
         """The search, and who plays."""
-        candidates = [dict(one) for one in self.candidates]
+        candidates = [dict(candidate) for candidate in self.candidates]
         return {"search": self.search.to_dict(), "candidates": candidates, "seed": self.seed}
 
     def command(self) -> str:
@@ -114,7 +114,7 @@ def tune(
         search=search,
         archive=archive,
         workers=workers,
-        watch=watch or (lambda what, share: None),
+        watch=watch or (lambda label, share: None),
     ).outcome()
 
 
@@ -130,41 +130,55 @@ class _Halving:
     def outcome(self) -> Outcome:
         """All rungs, and then the best candidate beside the incumbent."""
         search, budget = self.search, self.search.budget
-        left, evaluations = search.candidates(), list[Evaluation]()
+        ranking, evaluations = search.candidates(), list[Evaluation]()
         rungs = list(zip(budget.candidates, budget.replicates, strict=True))
         for rung, (count, times) in enumerate(rungs, start=1):
-            found = self._played(rung, left[:count], times)
-            evaluations += [_evaluation(rung, numbers, one) for numbers, one in found.items()]
-            left = self._ranked(found, tails=rung == len(rungs))
-        found = self._played(len(rungs) + 1, left[:1], budget.confirm)
-        best, own = found[left[0]], found[search.incumbent]
+            regret_shares = self._play_stage(rung, ranking[:count], times)
+            evaluations += [
+                _evaluation(rung, numbers, candidate_shares)
+                for numbers, candidate_shares in regret_shares.items()
+            ]
+            ranking = self._rank_candidates(regret_shares, tails=rung == len(rungs))
+        regret_shares = self._play_stage(len(rungs) + 1, ranking[:1], budget.confirm)
+        best, own = regret_shares[ranking[0]], regret_shares[search.incumbent]
         cells = enumerate(search.cells(search.incumbent))
         return Outcome(
             search=search,
             evaluations=tuple(evaluations),
-            best=dict(left[0]),
+            best=dict(ranking[0]),
             overall=_match("all", best, own),
-            cells=tuple(_match(_named(cell), best[[row]], own[[row]]) for row, cell in cells),
+            cells=tuple(
+                _match(_describe_cell(cell), best[[row]], own[[row]]) for row, cell in cells
+            ),
             versions=versions(),
         )
 
-    def _ranked(self, found: Mapping[Candidate, Shares], *, tails: bool) -> tuple[Candidate, ...]:
+    def _rank_candidates(
+        self, regret_shares: Mapping[Candidate, Shares], *, tails: bool
+    ) -> tuple[Candidate, ...]:
         """The candidates, the best first; those with heavier tails than the incumbent's last."""
-        most = tail_of(found[self.search.incumbent]) if tails else math.inf
-        order = {one: (tail_of(mine) > most, score(mine).mean) for one, mine in found.items()}
+        limit = tail_of(regret_shares[self.search.incumbent]) if tails else math.inf
+        order = {
+            candidate: (tail_of(candidate_shares) > limit, score(candidate_shares).mean)
+            for candidate, candidate_shares in regret_shares.items()
+        }
         return tuple(
-            one for one in sorted(order, key=order.__getitem__) if one != self.search.incumbent
+            candidate
+            for candidate in sorted(order, key=order.__getitem__)
+            if candidate != self.search.incumbent
         )
 
-    def _played(self, stage: int, who: Sequence[Candidate], times: int) -> dict[Candidate, Shares]:
+    def _play_stage(
+        self, stage: int, candidates: Sequence[Candidate], replicates: int
+    ) -> dict[Candidate, Shares]:
         """What these candidates and the incumbent lose in a rung or, after the last, at the end."""
         search, rungs = self.search, len(self.search.budget.candidates)
         trial = Trial(
             horizon=max(world.horizon for world in search.worlds),
-            replicates=times,
+            replicates=replicates,
             seed=search.seeds[stage > rungs],
             search=search,
-            candidates=(search.incumbent, *who),
+            candidates=(search.incumbent, *candidates),
         )
         # As wide as in the first rung: what was played there is found again.
         width = min(search.budget.replicates[0], widest(trial))
@@ -173,33 +187,37 @@ class _Halving:
             hand_out([work], self.workers)
         name = f"rung {stage} of {rungs}" if stage <= rungs else "confirming"
 
-        def seen(cell: Cell, doing: str, share: float) -> None:
-            done = stage - 1 + min(1.0, (len(work.runs) + share) / work.parts)
-            self.watch(f"{name}: {cell.world} {cell.label()}, {doing}", done / (rungs + 1))
+        def report_progress(cell: Cell, doing: str, share: float) -> None:
+            finished_stages = stage - 1 + min(1.0, (len(work.runs) + share) / work.parts)
+            self.watch(
+                f"{name}: {cell.world} {cell.label()}, {doing}", finished_stages / (rungs + 1)
+            )
 
-        return shares(list(work.results(seen)))
+        return shares(list(work.results(report_progress)))
 
 
-def _evaluation(rung: int, numbers: Candidate, mine: Shares) -> Evaluation:
-    mean, se = (_short(one) for one in score(mine))
+def _evaluation(rung: int, numbers: Candidate, regret_shares: Shares) -> Evaluation:
+    mean, se = (_round_digits(value) for value in score(regret_shares))
     return Evaluation(
         rung=rung,
         numbers=dict(numbers),
-        replicates=mine.shape[1],
+        replicates=regret_shares.shape[1],
         score=mean,
         se=se,
-        p95=_short(tail_of(mine)),
+        p95=_round_digits(tail_of(regret_shares)),
     )
 
 
 def _match(cell: str, best: Shares, own: Shares) -> Match:
-    ahead, se = (_short(one) for one in gain(best, own))
-    mine, other = (_short(math.exp(score(one).mean)) for one in (best, own))
-    tail, usual = (_short(tail_of(one)) for one in (best, own))
+    ahead, se = (_round_digits(value) for value in gain(best, own))
+    best_score, incumbent_score = (
+        _round_digits(math.exp(score(regret_shares).mean)) for regret_shares in (best, own)
+    )
+    tail, usual = (_round_digits(tail_of(regret_shares)) for regret_shares in (best, own))
     return Match(
         cell=cell,
-        best=mine,
-        incumbent=other,
+        best=best_score,
+        incumbent=incumbent_score,
         gain=ahead,
         se=se,
         best_p95=tail,
@@ -207,13 +225,13 @@ def _match(cell: str, best: Shares, own: Shares) -> Match:
     )
 
 
-def _named(cell: Cell) -> str:
+def _describe_cell(cell: Cell) -> str:
     """A cell without its numbers."""
-    one = cell.player
-    asked = "" if cell.asked is None else f" ε={one.epsilon:g}"
-    return f"{cell.world}, {one.trust}{asked}"
+    bandit = cell.player
+    suffix = "" if cell.asked is None else f" ε={bandit.epsilon:g}"
+    return f"{cell.world}, {bandit.trust}{suffix}"
 
 
-def _short(value: float) -> float:
+def _round_digits(value: float) -> float:
     """Digits that say something, and that rounding in the last bits does not change."""
     return float(f"{value:.5g}")

@@ -85,13 +85,13 @@ class Outcome:
     @property
     def beaten(self) -> bool:
         """Whether the incumbent is: clearly over all cells, and by no heavier tail."""
-        return self.overall.won and not self._but()
+        return self.overall.won and not self._list_objections()
 
-    def _but(self) -> list[str]:
+    def _list_objections(self) -> list[str]:
         """Why a candidate that gains over all cells is still not preferred."""
-        worse = [one.cell for one in self.cells if one.lost]
+        worse = [match.cell for match in self.cells if match.lost]
         tails = f"p95 {self.overall.best_p95:.3g} against {self.overall.incumbent_p95:.3g}"
-        return [f"it loses in {one}" for one in worse] + [tails] * self.overall.heavier
+        return [f"it loses in {cell}" for cell in worse] + [tails] * self.overall.heavier
 
     @property
     def chosen(self) -> Mapping[str, float]:
@@ -102,8 +102,14 @@ class Outcome:
     def runner_up(self) -> Evaluation | None:
         """The candidate that came next to the best, of those that came furthest."""
         own = dict(self.search.incumbent)
-        others = [one for one in self.evaluations if one.numbers not in (self.best, own)]
-        return min(others, key=lambda one: (-one.rung, one.score), default=None)
+        rivals = [
+            evaluation
+            for evaluation in self.evaluations
+            if evaluation.numbers not in (self.best, own)
+        ]
+        return min(
+            rivals, key=lambda evaluation: (-evaluation.rung, evaluation.score), default=None
+        )
 
     def verdict(self) -> str:
         """One sentence.
@@ -113,7 +119,7 @@ class Outcome:
         """
         margin = f"{self.overall.gain:+.3f} ± {self.overall.se:.3f}"
         if not self.beaten:
-            why = [f"gain {margin}", *(self._but() if self.overall.won else [])]
+            why = [f"gain {margin}", *(self._list_objections() if self.overall.won else [])]
             return f"incumbent stays: {'; '.join(why)}"
         if self.search.held:
             return f"incumbent is beaten (gain {margin}) and held: {self.search.held}"
@@ -131,15 +137,17 @@ class Outcome:
             "best": dict(self.best),
             "runner_up": self.runner_up and dataclasses.asdict(self.runner_up),
             "overall": dataclasses.asdict(self.overall),
-            "cells": [dataclasses.asdict(one) for one in self.cells],
-            "evaluations": [dataclasses.asdict(one) for one in self.evaluations],
+            "cells": [dataclasses.asdict(match) for match in self.cells],
+            "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
             "search": self.search.to_dict(),
             "versions": dict(self.versions),
         }
 
     def text(self) -> str:
         """The file: one line for each evaluation, so that changes can be read."""
-        lines = [f" {json.dumps(name)}: {_laid(one)}" for name, one in self.to_dict().items()]
+        lines = [
+            f" {json.dumps(name)}: {_format_json(value)}" for name, value in self.to_dict().items()
+        ]
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
@@ -150,14 +158,14 @@ class Outcome:
             InvalidValue: the file cannot be read, or holds no outcome.
         """
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(path.read_text(encoding="utf-8"))
             return cls(
-                search=Search.of(found["search"]),
-                evaluations=tuple(Evaluation(**one) for one in found["evaluations"]),
-                best=found["best"],
-                overall=Match(**found["overall"]),
-                cells=tuple(Match(**one) for one in found["cells"]),
-                versions=found["versions"],
+                search=Search.of(document["search"]),
+                evaluations=tuple(Evaluation(**fields) for fields in document["evaluations"]),
+                best=document["best"],
+                overall=Match(**document["overall"]),
+                cells=tuple(Match(**fields) for fields in document["cells"]),
+                versions=document["versions"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())
@@ -166,8 +174,8 @@ class Outcome:
             ) from error
 
 
-def _laid(value: object) -> str:
+def _format_json(value: object) -> str:
     if not isinstance(value, list):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    lines = [f"  {json.dumps(one, ensure_ascii=False, allow_nan=False)}" for one in value]
+    lines = [f"  {json.dumps(entry, ensure_ascii=False, allow_nan=False)}" for entry in value]
     return "[\n" + ",\n".join(lines) + "\n ]"

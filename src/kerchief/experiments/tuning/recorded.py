@@ -39,7 +39,7 @@ class Recorded:
 
     @property
     def search(self) -> Search:
-        """As it is declared now."""
+        """Read the search as its file declares it."""
         return Search.read(self.declaration)
 
     @property
@@ -56,58 +56,62 @@ class Recorded:
     @property
     def chosen(self) -> Mapping[str, float]:
         """The numbers to play with: until a search was played, the incumbent's."""
-        found = self.outcome
-        return dict(self.search.incumbent) if found is None else found.chosen
+        outcome = self.outcome
+        return dict(self.search.incumbent) if outcome is None else outcome.chosen
 
     def complaints(self) -> list[str]:
         """Why the code does not play what was found, one line each; none where it does."""
-        found = self.outcome
-        if found is None:
+        outcome = self.outcome
+        if outcome is None:
             return [f"{self.name}.json is missing; run `kerchief tune {self.name}`, and copy it"]
-        made = []
-        if found.search != self.search:
-            made.append(f"it was declared anew since; run `kerchief tune {self.name}`, and copy it")
-        if TUNED.get(self.name) != found.chosen:
-            made.append(f"policies/tuned.py has {TUNED.get(self.name)}; run `make tuned`")
-        for played in self.played():
-            if played != found.chosen:
-                made.append(f"the bandit plays {played}, and {dict(found.chosen)} was chosen")
-        return made
+        messages = []
+        if outcome.search != self.search:
+            messages.append(
+                f"it was declared anew since; run `kerchief tune {self.name}`, and copy it"
+            )
+        if TUNED.get(self.name) != outcome.chosen:
+            messages.append(f"policies/tuned.py has {TUNED.get(self.name)}; run `make tuned`")
+        for numbers in self.played():
+            if numbers != outcome.chosen:
+                messages.append(
+                    f"the bandit plays {numbers}, and {dict(outcome.chosen)} was chosen"
+                )
+        return messages
 
     def played(self) -> list[dict[str, float]]:
         """The numbers that the bandit has where nobody replaces any: one set, or it is no default.
 
         It is built for every cell of the search.
         """
-        search, found = self.search, list[dict[str, float]]()
+        search, number_sets = self.search, list[dict[str, float]]()
         for world in search.worlds:
             problem = world.environment().problem(world.horizon)
             for cell in world.cells(search.policy, ()):
-                player, asked = cell.player, cell.asked
-                terms = asked and Terms(epsilon=asked[0], delta=asked[1], trust=player.trust)
-                built = POLICIES[search.policy].build(problem, "tuned", terms)
-                mine = {name: float(getattr(built, name)) for name, _ in search.incumbent}
-                found += [] if mine in found else [mine]
-        return found
+                player, budget = cell.player, cell.asked
+                terms = budget and Terms(epsilon=budget[0], delta=budget[1], trust=player.trust)
+                policy = POLICIES[search.policy].build(problem, "tuned", terms)
+                numbers = {name: float(getattr(policy, name)) for name, _ in search.incumbent}
+                number_sets += [] if numbers in number_sets else [numbers]
+        return number_sets
 
 
-def _recorded() -> Registry[Recorded]:
-    made: Registry[Recorded] = Registry("search")
+def _read_searches() -> Registry[Recorded]:
+    registry: Registry[Recorded] = Registry("search")
     for path in sorted(FOLDER.glob("*.toml")):
-        made.add(path.stem, Recorded(name=path.stem))
-    return made
+        registry.add(path.stem, Recorded(name=path.stem))
+    return registry
 
 
-SEARCHES = _recorded()
+SEARCHES = _read_searches()
 """Every recorded search by the name of its bandit."""
 
 
 def module() -> str:
     """The text of `policies/tuned.py`."""
     lines = []
-    for name, one in SEARCHES.items():
+    for name, search in SEARCHES.items():
         numbers = [
-            f'        "{number}": {value!r},' for number, value in sorted(one.chosen.items())
+            f'        "{number}": {value!r},' for number, value in sorted(search.chosen.items())
         ]
         lines += [f'    "{name}": {{', *numbers, "    },"]
     return _HEAD + "\n".join(lines) + "\n}\n"

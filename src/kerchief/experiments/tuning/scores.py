@@ -34,17 +34,19 @@ class Score(NamedTuple):
 
 
 def shares(results: Sequence[Result]) -> dict[Candidate, Shares]:
-    """Those of every candidate, the cells in their order."""
+    """Compute the regret shares of each candidate, one row per cell."""
     rows: dict[Candidate, list[NDArray[np.float64]]] = {}
-    for one in results:
-        if one.uniform <= 0:
+    for result in results:
+        if result.uniform <= 0:
             raise InvalidValue(
-                f"in world {one.world!r} uniform play loses nothing: nothing can be tuned there; "
-                "choose another world, or more rounds"
+                f"in world {result.world!r} uniform play loses nothing: nothing can be tuned "
+                "there; choose another world, or more rounds"
             )
-        if one.cell.player.numbers:
-            rows.setdefault(one.cell.player.numbers, []).append(one.curves[-1] / one.uniform)
-    return {numbers: np.stack(each) for numbers, each in rows.items()}
+        if result.cell.player.numbers:
+            rows.setdefault(result.cell.player.numbers, []).append(
+                result.curves[-1] / result.uniform
+            )
+    return {numbers: np.stack(cell_shares) for numbers, cell_shares in rows.items()}
 
 
 def score(mine: Shares) -> Score:
@@ -75,13 +77,13 @@ def tail_of(mine: Shares) -> float:
     return float(np.exp(np.log(worst).mean()))
 
 
-def _means(mine: Shares) -> NDArray[np.float64]:
-    return np.asarray(np.maximum(mine.mean(axis=1), _LEAST))
+def _means(regret_shares: Shares) -> NDArray[np.float64]:
+    return np.asarray(np.maximum(regret_shares.mean(axis=1), _LEAST))
 
 
-def _pulls(mine: Shares) -> NDArray[np.float64]:
-    """How far each replicate pulls the objective, plus a constant."""
-    return np.asarray((mine / _means(mine)[:, None]).mean(axis=0))
+def _pulls(regret_shares: Shares) -> NDArray[np.float64]:
+    """Compute how far each replicate pulls the objective, plus a constant."""
+    return np.asarray((regret_shares / _means(regret_shares)[:, None]).mean(axis=0))
 
 
 def _error(pulls: NDArray[np.float64]) -> float:

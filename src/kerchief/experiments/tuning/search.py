@@ -47,8 +47,8 @@ class TuningWorld:
 
     def environment(self) -> AnyEnvironment:
         """The world itself."""
-        made: AnyEnvironment = ENVIRONMENTS[self.env].make(**self.options)
-        return made
+        environment: AnyEnvironment = ENVIRONMENTS[self.env].make(**self.options)
+        return environment
 
     def cells(self, policy: str, numbers: Candidate) -> list[Cell]:
         """A candidate under each trust, without protection once."""
@@ -58,7 +58,7 @@ class TuningWorld:
             for epsilon in (self.epsilons if trust != "none" else (float("inf"),))
         ]
         players = [player(policy, trust=trust, epsilon=epsilon) for trust, epsilon in lines]
-        return [self.cell(dataclasses.replace(one, numbers=numbers)) for one in players]
+        return [self.cell(dataclasses.replace(bandit, numbers=numbers)) for bandit in players]
 
     def cell(self, one: Player) -> Cell:
         """A player in this world."""
@@ -83,25 +83,27 @@ class Budget:
         """Check that rungs narrow, and that each adds replicates to those of the one before."""
         validate.plain(self)
         for name in ("candidates", "replicates"):
-            for one in _several(name, getattr(self, name)):
-                validate.whole(name, one, high=10**6)
+            for count in _several(name, getattr(self, name)):
+                validate.whole(name, count, high=10**6)
         validate.whole("confirm", self.confirm, low=2, high=10**6)
         falling = all(later <= first for first, later in itertools.pairwise(self.candidates))
         if not falling:
             raise InvalidValue(f"candidates are {self.candidates}; give whole numbers that fall")
         first = self.replicates[0]
-        whole = first > 1 and all(one % first == 0 for one in (*self.replicates, self.confirm))
-        rising = all(later > one for one, later in itertools.pairwise(self.replicates))
-        if len(self.replicates) != len(self.candidates) or not whole or not rising:
+        is_multiple = first > 1 and all(
+            count % first == 0 for count in (*self.replicates, self.confirm)
+        )
+        rising = all(later > earlier for earlier, later in itertools.pairwise(self.replicates))
+        if len(self.replicates) != len(self.candidates) or not is_multiple or not rising:
             raise InvalidValue(
                 f"replicates are {self.replicates} and confirm is {self.confirm}; give one number "
                 "for each rung, from 2 on and rising, and all of them multiples of the first"
             )
 
     def narrowed(self, most: int) -> Budget:
-        """The same with so many candidates at first, and no more later."""
+        """Return a budget with so many candidates at first, and no more later."""
         validate.whole("budget", most, high=10**6)
-        later = (min(one, most) for one in self.candidates[1:])
+        later = (min(count, most) for count in self.candidates[1:])
         return dataclasses.replace(self, candidates=(most, *later))
 
 
@@ -164,20 +166,21 @@ class Search:
         >>> Search.of(table | {"seeds": [11_000, 12_000], "worlds": [world]}).candidates()
         ((('width', 0.5),),)
         """
-        _known("the search", table, cls)
+        _check_fields("the search", table, cls)
         budget, worlds = table["budget"], table["worlds"]
-        _known("the budget", budget, Budget)
+        _check_fields("the budget", budget, Budget)
         for world in _several("worlds", worlds):
-            _known("a world", world, TuningWorld)
+            _check_fields("a world", world, TuningWorld)
         return cls(
             policy=table["policy"],
             space={
-                name: values_of(name, one) for name, one in _table("space", table["space"]).items()
+                name: values_of(name, value)
+                for name, value in _table("space", table["space"]).items()
             },
             incumbent=candidate(
                 {
-                    name: validate.at_least(name, one, 0.0)
-                    for name, one in _table("incumbent", table["incumbent"]).items()
+                    name: validate.at_least(name, value, 0.0)
+                    for name, value in _table("incumbent", table["incumbent"]).items()
                 }
             ),
             budget=Budget(**_tuples(budget)),
@@ -187,12 +190,12 @@ class Search:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `of` takes."""
-        listed: dict[str, Any] = _lists(dataclasses.asdict(self))
-        return listed | {"incumbent": dict(self.incumbent)}
+        """Return the search as a table that `Search.of` reads."""
+        fields: dict[str, Any] = _lists(dataclasses.asdict(self))
+        return fields | {"incumbent": dict(self.incumbent)}
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Those that play in the first rung, besides the incumbent."""
+        """Draw the candidates of the first rung, without the incumbent."""
         first = self.budget.candidates[0]
         return drawn(self.space, first, without=self.incumbent, seed=self.seeds[0])
 
@@ -201,47 +204,47 @@ class Search:
         return [cell for world in self.worlds for cell in world.cells(self.policy, numbers)]
 
 
-def _known(what: str, table: object, kind: type) -> None:
-    """Refuse a table with a field too many or too few, before anything is made of it."""
+def _check_fields(label: str, table: object, kind: type) -> None:
+    """Refuse a table with unknown or missing fields, before anything is made of it."""
     fields = dataclasses.fields(kind)
-    needed = {one.name for one in fields if one.name not in ("options", "held")}
-    names = _table(what, table).keys()
-    wrong = [*(names - {one.name for one in fields}), *(needed - names)]
+    required = {field.name for field in fields if field.name not in ("options", "held")}
+    names = _table(label, table).keys()
+    wrong = [*(names - {field.name for field in fields}), *(required - names)]
     if wrong:
         raise InvalidValue(
-            f"{what} has {', '.join(map(repr, sorted(wrong)))} unknown or missing; "
-            f"give {', '.join(one.name for one in fields)}"
+            f"{label} has {', '.join(map(repr, sorted(wrong)))} unknown or missing; "
+            f"give {', '.join(field.name for field in fields)}"
         )
 
 
-def _table(what: str, given: object) -> Mapping[str, Any]:
-    """A table, if it is one."""
-    if not isinstance(given, Mapping):
-        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a table of names and values")
-    return given
+def _table(label: str, value: object) -> Mapping[str, Any]:
+    """Return a table, or refuse a value that is none."""
+    if not isinstance(value, Mapping):
+        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a table of names and values")
+    return value
 
 
-def _text(what: str, given: object) -> None:
-    if not isinstance(given, str):
-        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a text")
+def _text(label: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a text")
 
 
-def _several(what: str, given: object) -> Sequence[Any]:
-    """A list, if it is one and not empty."""
-    if not isinstance(given, list | tuple) or not given:
-        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a list that is not empty")
-    return given
+def _several(label: str, value: object) -> Sequence[Any]:
+    """Return a list, or refuse a value that is none or empty."""
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a list that is not empty")
+    return value
 
 
 def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: tuple(one) if isinstance(one, Sequence) and not isinstance(one, str) else one
-        for name, one in table.items()
+        name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in table.items()
     }
 
 
 def _lists(value: Any) -> Any:
-    """As JSON gives it back."""
+    """Turn tuples into lists, as JSON gives them back."""
     if isinstance(value, Mapping):
-        return {name: _lists(one) for name, one in value.items()}
-    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _lists(entry) for name, entry in value.items()}
+    return [_lists(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -70,18 +70,20 @@ high and scale
             f"{name} is {repr(given)[:80]}; give a list of values, or a table with low, high and "
             "scale"
         )
-    return tuple(validate.at_least(name, one, 0.0) for one in given)
+    return tuple(validate.at_least(name, value, 0.0) for value in given)
 
 
 def edges(space: Mapping[str, Values]) -> tuple[Candidate, Candidate]:
     """The candidate with the least value of every number, and that with the greatest."""
     least = {
-        name: one.low if isinstance(one, Interval) else min(one) for name, one in space.items()
+        name: values.low if isinstance(values, Interval) else min(values)
+        for name, values in space.items()
     }
-    most = {
-        name: one.high if isinstance(one, Interval) else max(one) for name, one in space.items()
+    greatest = {
+        name: values.high if isinstance(values, Interval) else max(values)
+        for name, values in space.items()
     }
-    return candidate(least), candidate(most)
+    return candidate(least), candidate(greatest)
 
 
 def candidate(numbers: Mapping[str, float]) -> Candidate:
@@ -100,19 +102,22 @@ def drawn(
     >>> len(drawn(space | {"floor": Interval(low=0.1, high=1.0)}, 5, without=(), seed=11_000))
     5
     """
-    lists = [one for one in space.values() if not isinstance(one, Interval)]
+    lists = [values for values in space.values() if not isinstance(values, Interval)]
     if len(lists) == len(space) and math.prod(map(len, lists)) <= count + 1:
-        grid = (candidate(dict(zip(space, one, strict=True))) for one in itertools.product(*lists))
-        return tuple(one for one in dict.fromkeys(grid) if one != without)[:count]
+        grid = (
+            candidate(dict(zip(space, numbers, strict=True)))
+            for numbers in itertools.product(*lists)
+        )
+        return tuple(choice for choice in dict.fromkeys(grid) if choice != without)[:count]
     generator = np.random.default_rng(seed)
-    found: dict[Candidate, None] = {}
+    sample: dict[Candidate, None] = {}
     # A narrow interval may have fewer values than are asked for.
     for _ in range(_TRIES * count):
-        made = candidate({name: _one(values, generator) for name, values in space.items()})
-        found |= {} if made == without or len(found) == count else {made: None}
-    return tuple(found)
+        choice = candidate({name: _draw_value(values, generator) for name, values in space.items()})
+        sample |= {} if choice == without or len(sample) == count else {choice: None}
+    return tuple(sample)
 
 
-def _one(values: Values, generator: np.random.Generator) -> float:
+def _draw_value(values: Values, generator: np.random.Generator) -> float:
     share = float(generator.random())
     return values.at(share) if isinstance(values, Interval) else values[int(share * len(values))]

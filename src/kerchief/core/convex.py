@@ -122,8 +122,8 @@ class Ball(Domain):
 
     def project(self, point: Array, share: Array | float = 1.0) -> Array:
         """Scale a point that is too far away."""
-        length, most = jnp.linalg.norm(point), self.radius * share
-        return jnp.where(length > most, point * (most / jnp.where(length > 0, length, 1)), point)
+        length, limit = jnp.linalg.norm(point), self.radius * share
+        return jnp.where(length > limit, point * (limit / jnp.where(length > 0, length, 1)), point)
 
     def lowest(self, slope: Array) -> Array:
         """The point of the sphere against the slope."""
@@ -166,8 +166,8 @@ class Box(Domain):
 
     def project(self, point: Array, share: Array | float = 1.0) -> Array:
         """Clip every coordinate."""
-        most = self.half * share
-        return jnp.clip(point, -most, most)
+        limit = self.half * share
+        return jnp.clip(point, -limit, limit)
 
     def lowest(self, slope: Array) -> Array:
         """The corner against the slope."""
@@ -247,8 +247,8 @@ class Simplex(Domain):
         least = (1 - share) / self.dim
         falling = -jnp.sort(least - point)
         excess = (jnp.cumsum(falling) - share) / np.arange(1, self.dim + 1)
-        kept = jnp.maximum((falling > excess).sum(), 1)
-        return least + jnp.maximum(point - least - excess[kept - 1], 0)
+        support_size = jnp.maximum((falling > excess).sum(), 1)
+        return least + jnp.maximum(point - least - excess[support_size - 1], 0)
 
     def lowest(self, slope: Array) -> Array:
         """The corner of the least entry."""

@@ -96,15 +96,15 @@ def near_optimal(
     aim = factor * (1 - _SLACK)
     enough = enough_steps(min(features.shape), aim)
     limit = enough if most_steps is None else whole("most_steps", most_steps, low=0)
-    made: Design = _designed(features, allowed, aim, limit)
-    return made
+    design: Design = _build_design(features, allowed, aim, limit)
+    return design
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _designed(features: Array, allowed: Array, aim: float, limit: int) -> Design:
+def _build_design(features: Array, allowed: Array, aim: float, limit: int) -> Design:
     """One program for arm sets of one shape, so that a call outside of any program is quick too."""
-    x = _scaled(features, allowed)
-    start = _spread(x, allowed)
+    x = _scale_arms(features, allowed)
+    start = _pick_spanning_arms(x, allowed)
     arms = x @ start.frame
     weights, steps = _ascend(arms, start, aim, limit)
     return Design(
@@ -138,13 +138,13 @@ def _gain(rank: int, excess: float) -> float:
     return math.log(excess) - (rank - 1) * math.log1p((excess - 1) / (excess * (rank - 1)))
 
 
-def _scaled(features: Array, allowed: Array) -> Array:
+def _scale_arms(features: Array, allowed: Array) -> Array:
     """The allowed arms in float64 with entries up to one, the others zero."""
     x = jnp.where(allowed[:, None], finite(features), 0).astype(jnp.float64)
     return x / jnp.clip(jnp.abs(x).max(), 2.0**-1000, 2.0**1000)
 
 
-def _spread(x: Array, allowed: Array) -> _Start:
+def _pick_spanning_arms(x: Array, allowed: Array) -> _Start:
     """Pivoted Gram-Schmidt: take the arm farthest from the span of those taken, if any is far."""
     count, dim = x.shape
     squares = jnp.where(allowed, (x * x).sum(1), -1)
@@ -152,8 +152,8 @@ def _spread(x: Array, allowed: Array) -> _Start:
 
     def take(i: Array | int, sofar: tuple[Array, _Start]) -> tuple[Array, _Start]:
         squares, start = sofar
-        chosen = jnp.argmax(squares)
-        arm = x[chosen]
+        pick = jnp.argmax(squares)
+        arm = x[pick]
         rest = arm - (start.basis @ arm) @ start.basis
         rest -= (start.basis @ rest) @ start.basis  # once more: the first left rounding behind
         far = rest @ rest > least
@@ -161,7 +161,7 @@ def _spread(x: Array, allowed: Array) -> _Start:
         unit = jnp.where(far, rest / length, 0)
         back = (jnp.arange(dim) == i) - arm @ start.frame
         return squares - (x @ unit) ** 2, _Start(
-            weights=start.weights + far * (jnp.arange(count) == chosen),
+            weights=start.weights + far * (jnp.arange(count) == pick),
             rank=start.rank + far,
             basis=start.basis.at[i].set(unit),
             frame=start.frame + (unit / length)[:, None] * back,
@@ -172,8 +172,8 @@ def _spread(x: Array, allowed: Array) -> _Start:
     _, start = jax.lax.fori_loop(0, min(count, dim), take, (squares, none))
     first = allowed & (jnp.arange(count) == jnp.argmax(allowed))
     weights = jnp.where(start.rank > 0, start.weights / jnp.maximum(1, start.rank), first)
-    begun: _Start = dataclasses.replace(start, weights=weights)
-    return begun
+    spanning_start: _Start = dataclasses.replace(start, weights=weights)
+    return spanning_start
 
 
 def _ascend(arms: Array, start: _Start, aim: float, limit: int) -> tuple[Array, Array]:
@@ -186,15 +186,15 @@ def _ascend(arms: Array, start: _Start, aim: float, limit: int) -> tuple[Array, 
 
     def step(state: _Ascent) -> _Ascent:
         weights, inverted, leverages, steps = state
-        chosen = jnp.argmax(leverages)
-        most = leverages[chosen]
-        share = (most / rank - 1) / (most - 1)
-        along = inverted @ arms[chosen]
-        cut = share * rank / most  # share / (1 - share + share * most)
+        pick = jnp.argmax(leverages)
+        peak = leverages[pick]
+        share = (peak / rank - 1) / (peak - 1)
+        along = inverted @ arms[pick]
+        factor = share * rank / peak  # share / (1 - share + share * peak)
         return (
-            (1 - share) * weights + share * (jnp.arange(len(weights)) == chosen),
-            (inverted - cut * along[:, None] * along) / (1 - share),
-            (leverages - cut * (arms @ along) ** 2) / (1 - share),
+            (1 - share) * weights + share * (jnp.arange(len(weights)) == pick),
+            (inverted - factor * along[:, None] * along) / (1 - share),
+            (leverages - factor * (arms @ along) ** 2) / (1 - share),
             steps + 1,
         )
 

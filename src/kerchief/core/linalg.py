@@ -73,7 +73,9 @@ def inverse(matrix: Array, *, rolled: bool = False) -> Array:
         return _by_factor(matrix)
     unit = jnp.eye(dim, dtype=matrix.dtype)
     if rolled or dim > _MOST_UNROLLED:
-        swept: Array = jax.lax.fori_loop(0, dim, lambda k, left: _sweep(left, unit[k], k), matrix)
+        swept: Array = jax.lax.fori_loop(
+            0, dim, lambda k, current: _sweep(current, unit[k], k), matrix
+        )
         return swept
     for k in range(dim):
         matrix = _sweep(matrix, unit[k], k)
@@ -83,8 +85,8 @@ def inverse(matrix: Array, *, rolled: bool = False) -> Array:
 def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
     """Exchange one row with its unknown."""
     column = matrix[:, k]
-    started = jnp.where(unit == 1, unit[:, None], matrix)
-    return started - (column - unit)[:, None] * (started[k] / column[k])[None, :]
+    base = jnp.where(unit == 1, unit[:, None], matrix)
+    return base - (column - unit)[:, None] * (base[k] / column[k])[None, :]
 
 
 def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
@@ -104,29 +106,31 @@ def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
     # Each row holds what is left of its pivot, and the inverse of the pivot.
     rows: list[tuple[list[Array], Array]] = []
     for i in range(dim):
-        left = _forward(rows, matrix[i])
-        rows.append((left, jax.lax.rsqrt(matrix[i, i] - sum(one * one for one in left))))
+        row = _forward(rows, matrix[i])
+        rows.append((row, jax.lax.rsqrt(matrix[i, i] - sum(entry * entry for entry in row))))
     x = jnp.stack(_backward(rows, _forward(rows, right)))
     return x, jnp.square(jnp.stack(_forward(rows, x))).sum()
 
 
 def _forward(rows: list[tuple[list[Array], Array]], right: Array) -> list[Array]:
     """The numbers that a lower triangle takes to the first ones of the right side."""
-    found: list[Array] = []
-    for i, (left, inverted) in enumerate(rows):
-        found.append((right[i] - sum(a * b for a, b in zip(left, found, strict=True))) * inverted)
-    return found
+    solution: list[Array] = []
+    for i, (row, inverted) in enumerate(rows):
+        solution.append(
+            (right[i] - sum(a * b for a, b in zip(row, solution, strict=True))) * inverted
+        )
+    return solution
 
 
 def _backward(rows: list[tuple[list[Array], Array]], right: list[Array]) -> list[Array]:
     """The numbers that the triangle, transposed, takes to the right side."""
-    found = list(right)
+    solution = list(right)
     for i in reversed(range(len(rows))):
-        left, inverted = rows[i]
-        found[i] = found[i] * inverted
-        for j, one in enumerate(left):
-            found[j] = found[j] - one * found[i]
-    return found
+        row, inverted = rows[i]
+        solution[i] = solution[i] * inverted
+        for j, entry in enumerate(row):
+            solution[j] = solution[j] - entry * solution[i]
+    return solution
 
 
 def _by_factor(matrix: Array) -> Array:
@@ -146,21 +150,21 @@ def lower_root(matrix: Array, *, rolled: bool = False) -> Array:
     dim = matrix.shape[-1]
     rows = jnp.arange(dim)
 
-    def column(k: Array | int, done: tuple[Array, Array]) -> tuple[Array, Array]:
-        root, rest = done
+    def column(k: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        root, rest = state
         # Where rounding has left nothing of a pivot, the matrix has no rank there.
         pivot = rest[k, k]
         scaled = rest[:, k] / jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0))
-        found = jnp.where((rows >= k) & (pivot > 0), scaled, 0)
-        return root + found[:, None] * (rows == k), rest - found[:, None] * found[None, :]
+        entries = jnp.where((rows >= k) & (pivot > 0), scaled, 0)
+        return root + entries[:, None] * (rows == k), rest - entries[:, None] * entries[None, :]
 
-    done = jnp.zeros_like(matrix), matrix
+    state = jnp.zeros_like(matrix), matrix
     if rolled or dim > _MOST_UNROLLED:
-        done = jax.lax.fori_loop(0, dim, column, done)
+        state = jax.lax.fori_loop(0, dim, column, state)
     else:
         for k in range(dim):
-            done = column(k, done)
-    return done[0]
+            state = column(k, state)
+    return state[0]
 
 
 def orthonormal(columns: Array) -> Array:
@@ -178,12 +182,12 @@ def orthonormal(columns: Array) -> Array:
     if count > _MOST_PROJECTED:
         return jnp.linalg.qr(columns)[0]
     if count <= _MOST_UNROLLED:
-        found: list[Array] = []
+        basis: list[Array] = []
         for column in columns.T:
-            for done in 2 * found:
-                column = column - (done * column).sum() * done
-            found.append(_unit(column))
-        return jnp.stack(found, axis=1)
+            for unit in 2 * basis:
+                column = column - (unit * column).sum() * unit
+            basis.append(_unit(column))
+        return jnp.stack(basis, axis=1)
     rows = jnp.zeros((0, dim), columns.dtype)
     # A loop for each so many: it has no room for those to come, which would cost as much as others.
     for first in range(0, count, _MOST_UNROLLED):
@@ -227,13 +231,13 @@ def floored(matrix: Array, floor: Array) -> Array:
     [[2.0, 1.0], [1.0, 2.0]]
     """
     if jax.default_backend() != "cpu" or matrix.shape[-1] > _MOST_UNROLLED:
-        return _raised(matrix, floor)
+        return _raise_eigenvalues(matrix, floor)
     kind = jnp.result_type(matrix, floor, float)
-    found: Array = _raised_where_needed(matrix.astype(kind), jnp.asarray(floor, kind))
-    return found
+    raised: Array = _raised_where_needed(matrix.astype(kind), jnp.asarray(floor, kind))
+    return raised
 
 
-def _raised(matrix: Array, floor: Array) -> Array:
+def _raise_eigenvalues(matrix: Array, floor: Array) -> Array:
     values, vectors = jnp.linalg.eigh(matrix)
     raised: Array = (vectors * jnp.maximum(values, floor)) @ vectors.T
     return raised
@@ -247,7 +251,7 @@ def _is_above(matrix: Array, floor: Array) -> Array:
 @jax.custom_batching.custom_vmap
 def _raised_where_needed(matrix: Array, floor: Array) -> Array:
     raised: Array = jax.lax.cond(
-        _is_above(matrix, floor), lambda: matrix, lambda: _raised(matrix, floor)
+        _is_above(matrix, floor), lambda: matrix, lambda: _raise_eigenvalues(matrix, floor)
     )
     return raised
 
@@ -258,14 +262,16 @@ def _raise_some(
 ) -> tuple[Array, bool]:
     """One after the other, and only those that need it: mapped, a branch would be taken by all."""
     matrices, floors = (
-        one if own else jnp.broadcast_to(one, (rows, *jnp.shape(one)))
-        for one, own in zip((matrix, floor), mapped, strict=True)
+        array if own else jnp.broadcast_to(array, (rows, *jnp.shape(array)))
+        for array, own in zip((matrix, floor), mapped, strict=True)
     )
 
     def raise_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        done, found = state
-        i = jnp.argmin(done)
-        return done.at[i].set(True), found.at[i].set(_raised(found[i], floors[i]))
+        is_above, current = state
+        i = jnp.argmin(is_above)
+        return is_above.at[i].set(True), current.at[i].set(
+            _raise_eigenvalues(current[i], floors[i])
+        )
 
     if rows == 0:
         return matrices, True
@@ -282,15 +288,15 @@ def pivots(matrix: Array) -> Array:
     """
     if matrix.shape[-1] > _MOST_UNROLLED:
         return jnp.square(jnp.diagonal(jnp.linalg.cholesky(matrix)))
-    found = []
+    diagonal = []
     for _ in range(matrix.shape[-1]):
-        found.append(matrix[0, 0])
+        diagonal.append(matrix[0, 0])
         column = matrix[1:, 0]
         matrix = matrix[1:, 1:] - column[:, None] * (column / matrix[0, 0])[None, :]
-    return jnp.stack(found)
+    return jnp.stack(diagonal)
 
 
 def log_det(matrix: Array) -> Array:
     """Of a positive definite matrix; of any other, less than of all such."""
-    found = pivots(matrix)
-    return jnp.where((found > 0).all(), jnp.log(found).sum(), -jnp.inf)
+    diagonal = pivots(matrix)
+    return jnp.where((diagonal > 0).all(), jnp.log(diagonal).sum(), -jnp.inf)

@@ -31,23 +31,23 @@ def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
         )
     constant = problem.constant != 0
     onto = project.onto if isinstance(project, Projection) else project
-    least, most = 1 + constant, problem.dim - 1
-    if most < least:
-        kept = ", one of which is the constant" if constant else ""
+    least, greatest = 1 + constant, problem.dim - 1
+    if greatest < least:
+        remark = ", one of which is the constant" if constant else ""
         raise InvalidValue(
             f"project is {validate.whole('project', onto)}, and features have {problem.dim} "
-            f"number{'s' * (problem.dim > 1)}{kept}: no fewer can be left; leave project out"
+            f"number{'s' * (problem.dim > 1)}{remark}: no fewer can be left; leave project out"
         )
-    found = Projection(
+    expected = Projection(
         dim=problem.dim,
-        onto=validate.whole("project", onto, low=least, high=most),
+        onto=validate.whole("project", onto, low=least, high=greatest),
         norm=float(problem.norm),
         seed=project.seed if isinstance(project, Projection) else 0,
         constant=constant,
     )
-    if isinstance(project, Projection) and project != found:
-        raise InvalidValue(f"project is {project}; for this problem it must be {found}")
-    return found
+    if isinstance(project, Projection) and project != expected:
+        raise InvalidValue(f"project is {project}; for this problem it must be {expected}")
+    return expected
 
 
 def projected(problem: AnyProblem, projection: Projection) -> Problem:

@@ -48,11 +48,11 @@ class Link:
 
     def kappa(self, largest_score: float) -> float:
         """The κ of the literature, 1 / flattest (host only)."""
-        least, most = self.flattest(largest_score), self.steepest(largest_score)
-        if least < 1e-300 or not math.isfinite(most):
+        least, greatest = self.flattest(largest_score), self.steepest(largest_score)
+        if least < 1e-300 or not math.isfinite(greatest):
             raise InvalidValue(
                 f"scores reach {largest_score:g}, where the slope of {self.name} lies between "
-                f"{least:g} and {most:g}; give a smaller radius or norm"
+                f"{least:g} and {greatest:g}; give a smaller radius or norm"
             )
         return 1 / least
 
@@ -72,7 +72,7 @@ _LINEAR = Link(
     origin=0.0,
     slope=jnp.ones_like,
     integral=lambda score: score * score / 2,
-    rewards=lambda least, most: (least, most),
+    rewards=lambda least, greatest: (least, greatest),
     steepest=lambda largest_score: 1.0,
     flattest=lambda largest_score: 1.0,
     self_concordance=lambda largest_score: 0.0,
@@ -86,7 +86,7 @@ _LOGISTIC = Link(
     origin=0.5,
     slope=lambda score: jax.nn.sigmoid(score) * jax.nn.sigmoid(-score),
     integral=jax.nn.softplus,
-    rewards=lambda least, most: (0.0, 1.0),
+    rewards=lambda least, greatest: (0.0, 1.0),
     steepest=lambda largest_score: 0.25,
     flattest=lambda largest_score: math.exp(-largest_score) / (1 + math.exp(-largest_score)) ** 2,
     self_concordance=lambda largest_score: 1.0,
@@ -103,7 +103,7 @@ _PROBIT = Link(
     origin=0.5,
     slope=norm.pdf,
     integral=lambda score: score * norm.cdf(score) + norm.pdf(score),
-    rewards=lambda least, most: (0.0, 1.0),
+    rewards=lambda least, greatest: (0.0, 1.0),
     steepest=lambda largest_score: _density(0.0),
     flattest=_density,
     self_concordance=lambda largest_score: max(1.0, largest_score),
@@ -120,7 +120,7 @@ _POISSON = Link(
     origin=1.0,
     slope=jnp.exp,
     integral=jnp.exp,
-    rewards=lambda least, most: (0.0, float(np.ceil(_exp(most)))),
+    rewards=lambda least, greatest: (0.0, float(np.ceil(_exp(greatest)))),
     steepest=_exp,
     flattest=lambda largest_score: math.exp(-largest_score),
     self_concordance=lambda largest_score: 1.0,

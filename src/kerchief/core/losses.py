@@ -92,19 +92,19 @@ class GLMLoss(Posed):
         x, y = rows[:, : self.dim], rows[:, self.dim]
         slopes = link_named(self.link).mean(x @ point.astype(rows.dtype)) - y
         # The floor is above what squares that underflow can hide; an endless slope meets the limit.
-        most = self.clip / jnp.maximum(jnp.sqrt((x * x).sum(-1)), 1e-15)
-        slopes = jnp.clip(jnp.where(jnp.isnan(slopes), 0, slopes), -most, most)
+        limit = self.clip / jnp.maximum(jnp.sqrt((x * x).sum(-1)), 1e-15)
+        slopes = jnp.clip(jnp.where(jnp.isnan(slopes), 0, slopes), -limit, limit)
         return slopes[:, None] * x
 
     def minimum(self, rows: Array, start: Start, *, count: Array | int) -> Array:
         """The minimizer of the first `count` rows' losses and the ridge, by Newton's method."""
 
         def look(point: Array) -> Look:
-            seen = self._look(rows, point, count)
+            total = self._look(rows, point, count)
             return Look(
-                value=seen.value + start.ridge / 2 * (point @ point),
-                slope=seen.slope + start.ridge * point,
-                curvature=seen.curvature + start.ridge * jnp.eye(self.dim),
+                value=total.value + start.ridge / 2 * (point @ point),
+                slope=total.slope + start.ridge * point,
+                curvature=total.curvature + start.ridge * jnp.eye(self.dim),
             )
 
         at_origin = count * link_named(self.link).integral(jnp.float64(0))

@@ -97,8 +97,8 @@ class GradientDescent:
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps and return the mean of the points at which gradients were taken."""
         dim = start.point.shape[0]
-        most = jnp.sqrt((users * self.clip) ** 2 + dim * noise**2)
-        length = 2 * self.radius / (math.sqrt(2 * self.steps) * most)
+        bound = jnp.sqrt((users * self.clip) ** 2 + dim * noise**2)
+        length = 2 * self.radius / (math.sqrt(2 * self.steps) * bound)
 
         def step(i: Array | int, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             point, total = sums
@@ -149,27 +149,27 @@ def newton(look: Callable[[Array], Look], begin: Array, *, at_origin: Array | fl
     begins there instead.
     """
 
-    def moved(point: Array, seen: Look, looks: Array) -> _Descent:
-        full = inverse(seen.curvature) @ seen.slope
+    def move_to(point: Array, view: Look, looks: Array) -> _Descent:
+        full = inverse(view.curvature) @ view.slope
         return _Descent(
             point=point,
-            value=seen.value,
+            value=view.value,
             full=full,
-            promised=seen.slope @ full,
-            share=jnp.ones_like(seen.value),
+            promised=view.slope @ full,
+            share=jnp.ones_like(view.value),
             looks=looks,
         )
 
     def step(at: _Descent) -> _Descent:
         point, looks = at.point - at.share * at.full, at.looks + 1
-        seen = look(point)
+        view = look(point)
         least = 1e-4 * at.share * at.promised - _ROUNDING * jnp.abs(at.value)
-        falls = seen.value <= at.value - least
+        falls = view.value <= at.value - least
         shorter = dataclasses.replace(at, share=at.share / 2, looks=looks)
-        chosen: _Descent = jax.tree.map(
-            partial(jnp.where, falls), moved(point, seen, looks), shorter
+        descent: _Descent = jax.tree.map(
+            partial(jnp.where, falls), move_to(point, view, looks), shorter
         )
-        return chosen
+        return descent
 
     def unfinished(at: _Descent) -> Array:
         long = at.share * jnp.linalg.norm(at.full) > 1e-9
@@ -177,13 +177,13 @@ def newton(look: Callable[[Array], Look], begin: Array, *, at_origin: Array | fl
         going: Array = long & visible & (at.looks < _MOST_LOOKS)
         return going
 
-    begun, origin = moved(begin, look(begin), jnp.int32(1)), jnp.zeros_like(begin)
-    most = at_origin + _ROUNDING * jnp.abs(at_origin)
+    start, origin = move_to(begin, look(begin), jnp.int32(1)), jnp.zeros_like(begin)
+    ceiling = at_origin + _ROUNDING * jnp.abs(at_origin)
     # A loop, since mapped over replicates a branch would be taken even where none of them needs it.
-    begun = jax.lax.while_loop(
-        lambda at: ~(at.value <= most) & (at.looks < 2),
-        lambda at: moved(origin, look(origin), at.looks + 1),
-        begun,
+    start = jax.lax.while_loop(
+        lambda at: ~(at.value <= ceiling) & (at.looks < 2),
+        lambda at: move_to(origin, look(origin), at.looks + 1),
+        start,
     )
-    at: _Descent = jax.lax.while_loop(unfinished, step, begun)
+    at: _Descent = jax.lax.while_loop(unfinished, step, start)
     return jnp.where(at.looks < _MOST_LOOKS, at.point - at.share * at.full, at.point)

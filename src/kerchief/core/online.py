@@ -208,8 +208,8 @@ class Doubling:
 
     def begin(self, point: Array, length: Array | float) -> Epoch:
         """The first epoch, of one step; how many steps there will be does not matter."""
-        one = jnp.float64(1)
-        return Epoch(inner=self.learner.begin(point, one), length=one, left=one)
+        unit = jnp.float64(1)
+        return Epoch(inner=self.learner.begin(point, unit), length=unit, left=unit)
 
     def point(self, state: Epoch) -> Array:
         """Where the learner is now."""
@@ -244,12 +244,12 @@ def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
         excess = jnp.sqrt(square) / radius - 1
         return point, excess, excess * square / jnp.maximum(slope, 1e-30)
 
-    def outside(found: tuple[Array, ...]) -> Array:
-        _, excess, _, _, steps = found
+    def outside(state: tuple[Array, ...]) -> Array:
+        _, excess, _, _, steps = state
         return (excess > _CLOSE) & (steps < _STEPS)
 
-    def step(found: tuple[Array, ...]) -> tuple[Array, ...]:
-        _, _, further, load, steps = found
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        _, _, further, load, steps = state
         return *at(load + further), load + further, steps + 1
 
     nothing = 0 * pull[0]

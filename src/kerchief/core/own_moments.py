@@ -91,7 +91,10 @@ class OwnMoments(Posed):
             )
         norm, wide = math.sqrt(rest), problem.high - problem.low
         offset = (problem.low + problem.high) / 2 if problem.constant else 0.0
-        most, weight = max(abs(problem.low - offset), abs(problem.high - offset)), 0.2 * wide
+        largest_reward, weight = (
+            max(abs(problem.low - offset), abs(problem.high - offset)),
+            0.2 * wide,
+        )
         return cls(
             dim=problem.dim,
             arms=problem.arms,
@@ -102,7 +105,7 @@ class OwnMoments(Posed):
             lever=0.6 * norm if problem.constant else 0.0,
             weight=weight,
             # The most that costs nothing: two contexts of one arm, turned round, are as far apart.
-            balance=math.hypot(most, weight) / math.sqrt(2) / norm,
+            balance=math.hypot(largest_reward, weight) / math.sqrt(2) / norm,
             pooled=pooled,
         )
 
@@ -133,7 +136,7 @@ class OwnMoments(Posed):
         the two contexts is where a parabola has its top. Proof in `own_moments.md`.
         """
         ends = (self.low - self.offset, self.high - self.offset)
-        same = max(self._same_arm(one, other) for one in ends for other in ends)
+        same = max(self._same_arm(first, second) for first in ends for second in ends)
         return math.sqrt(max(same, self._two_arms) if self.arms > 1 else same)
 
     @property
@@ -148,28 +151,28 @@ class OwnMoments(Posed):
         features = np.zeros((self.arms, self.dim))
         if self.lever:
             features[:, -1] = self.weight * self.lever / self.arms
-        pooled = np.where(rows == columns, self._centre, 0.0)[: self._pool_size]
-        return np.concatenate([np.zeros(self.arms * self.dim), features.ravel(), pooled])
+        second_moment = np.where(rows == columns, self._centre, 0.0)[: self._pool_size]
+        return np.concatenate([np.zeros(self.arms * self.dim), features.ravel(), second_moment])
 
     @property
     def radius(self) -> float:
         """The greatest distance from the center, exactly: at the longest z, or at z = 0."""
         longest = self.pool * self.norm**2
-        shared = (self.weight * self.lever) ** 2 * (1 - 1 / self.arms)
+        lever_part = (self.weight * self.lever) ** 2 * (1 - 1 / self.arms)
         none = self.varying * self._centre**2
         full = (longest - self._centre) ** 2 + (self.varying - 1) * self._centre**2
         full += (self._largest_reward**2 + self.weight**2) * self.norm**2
-        return math.sqrt(shared + (self._largest_reward * self.lever) ** 2 + max(none, full))
+        return math.sqrt(lever_part + (self._largest_reward * self.lever) ** 2 + max(none, full))
 
     def encode(self, record: Example) -> Array:
         """Clip z and y, name one arm, then write everything as one vector."""
         z = clip_features(record.features[: self.varying], self.norm)
         y = jnp.clip(finite(record.reward), self.low, self.high) - self.offset
-        played = jnp.arange(self.arms) == jnp.argmax(finite(jnp.asarray(record.weight)))
+        arm_indicator = jnp.arange(self.arms) == jnp.argmax(finite(jnp.asarray(record.weight)))
         u = self.levered(z)
-        blocks = [played[:, None] * one[None, :] for one in (y * u, self.weight * u)]
-        pooled = self.balance * svec(z[:, None] * z[None, :])[: self._pool_size]
-        return jnp.concatenate([*(block.ravel() for block in blocks), pooled])
+        blocks = [arm_indicator[:, None] * vector[None, :] for vector in (y * u, self.weight * u)]
+        second_moment = self.balance * svec(z[:, None] * z[None, :])[: self._pool_size]
+        return jnp.concatenate([*(block.ravel() for block in blocks), second_moment])
 
     def levered(self, z: Array) -> Array:
         """u: the varying features, and the lever where there is a constant."""
@@ -180,11 +183,11 @@ class OwnMoments(Posed):
 
     def split(self, total: Array) -> OwnSums:
         """The sums, each in its own unit, from a total."""
-        cut, shape = self.arms * self.dim, (self.arms, self.dim)
-        pool = total[2 * cut :] if self.pooled else jnp.zeros(svec_size(self.varying))
+        block, shape = self.arms * self.dim, (self.arms, self.dim)
+        pool = total[2 * block :] if self.pooled else jnp.zeros(svec_size(self.varying))
         return OwnSums(
-            moments=total[:cut].reshape(shape),
-            features=total[cut : 2 * cut].reshape(shape) / self.weight,
+            moments=total[:block].reshape(shape),
+            features=total[block : 2 * block].reshape(shape) / self.weight,
             squares=smat(pool, self.varying) / self.balance,
         )
 
@@ -194,15 +197,17 @@ class OwnMoments(Posed):
         blocks = (self._largest_reward**2 + self.weight**2) * (self.lever**2 + self.norm**2)
         return 2 * blocks + 2 * self.pool**2 * self.norm**4
 
-    def _same_arm(self, reward: float, other: float) -> float:
-        """The same of one arm's statistics with these centred rewards."""
+    def _same_arm(self, reward: float, second_reward: float) -> float:
+        """The greatest squared distance of statistics of one arm with these rewards."""
         longest, square = self.norm**2, self.pool**2
-        pull = reward * other + self.weight**2
+        pull = reward * second_reward + self.weight**2
         # The inner product t of the two contexts adds -2 square t² - 2 pull t.
         top = -pull / (2 * square) if square else -math.copysign(math.inf, pull)
         t = min(max(top, -longest), longest)
-        apart = self.lever**2 * (reward - other) ** 2
-        lengths = (reward**2 + other**2 + 2 * self.weight**2) * longest + 2 * square * longest**2
+        apart = self.lever**2 * (reward - second_reward) ** 2
+        lengths = (
+            reward**2 + second_reward**2 + 2 * self.weight**2
+        ) * longest + 2 * square * longest**2
         return apart + lengths - 2 * square * t**2 - 2 * pull * t
 
     @property

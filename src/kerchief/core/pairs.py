@@ -48,15 +48,15 @@ class Pair(Posed):
         """Check the bounds."""
         super().__post_init__()
         # What is left of the norm is then at least a thousandth of it.
-        most = (1 - 1e-6) * self.norm
-        shared = between("constant", self.constant, -most, most, closed=True)
-        whole("dim", self.dim, low=2 if shared else 1)
+        limit = (1 - 1e-6) * self.norm
+        constant = between("constant", self.constant, -limit, limit, closed=True)
+        whole("dim", self.dim, low=2 if constant else 1)
 
     @classmethod
     def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
         midpoint = (problem.low + problem.high) / 2
-        shared = 0 < abs(problem.constant) <= (1 - 1e-6) * problem.norm and problem.dim > 1
+        has_constant = 0 < abs(problem.constant) <= (1 - 1e-6) * problem.norm and problem.dim > 1
         return cls(
             dim=problem.dim,
             norm=problem.norm,
@@ -64,7 +64,7 @@ class Pair(Posed):
             high=problem.high,
             offset=midpoint if problem.constant else 0.0,
             balance=balance,
-            constant=problem.constant if shared else 0.0,
+            constant=problem.constant if has_constant else 0.0,
         )
 
     @property

@@ -94,7 +94,7 @@ class PhasePolicy(Protocol):
         return 0
 
     def evened(self) -> Self:
-        """The same bandit with groups whose sizes no release decides, as deployments need them."""
+        """Return this bandit with group sizes that no release decides, for deployments."""
         return self
 
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:

@@ -179,8 +179,8 @@ class Regression(Posed):
 
     def split(self, total: Array) -> tuple[Array, Array]:
         """The sums of w x xᵀ and of y x, from a total."""
-        cut = svec_size(self.dim)
-        return smat(total[:cut], self.dim) / self.balance, total[cut:]
+        matrix_size = svec_size(self.dim)
+        return smat(total[:matrix_size], self.dim) / self.balance, total[matrix_size:]
 
     def _diameter(self, stretch: float) -> float:
         """The exact Euclidean diameter, with the vector counted so many times."""
@@ -245,7 +245,7 @@ class Gram(Posed):
 
     @property
     def center(self) -> NDArray[np.float64]:
-        """The same multiple of the identity in every group."""
+        """A multiple of the identity in every group."""
         return np.tile(_multiple(self._centre, self.dim), self.groups)
 
     @property

@@ -131,5 +131,5 @@ class Surprises(Posed):
 
     def split(self, total: Array) -> tuple[Array, Array]:
         """The sums of x xᵀ + (w - 1) L² I/d and of y x, from a total."""
-        cut = svec_size(self.dim)
-        return smat(total[:cut], self.dim) / self.balance, total[cut:]
+        matrix_size = svec_size(self.dim)
+        return smat(total[:matrix_size], self.dim) / self.balance, total[matrix_size:]

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 # An error names all that is known, or the nearest few where there is more than one line holds.
 _MOST_NAMED = 24
-_FEW = 6
+_FEW_NAMES = 6
 
 
 class Registry(Generic[T]):
@@ -29,13 +29,13 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, *, listed: tuple[str, ...] = ()) -> None:
         """Name the kind of thing that is registered, and the listings that show all of them."""
-        self.kind, self._listed = kind, listed
+        self.kind, self._listings = kind, listed
         self._entries: dict[str, T] = {}
-        self._meant: dict[str, tuple[str, ...]] = {}
+        self._aliases: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, entry: T) -> T:
         """Enter one thing under a name that is still free."""
-        if name in self._entries or name in self._meant:
+        if name in self._entries or name in self._aliases:
             raise ValueError(
                 f"two entries of kind {self.kind} are called {name!r}; give one another name"
             )
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
 
     def entry(self, name: str) -> Callable[[T], T]:
         """Decorate a definition with its name."""
-        return lambda thing: self.add(name, thing)
+        return lambda entry: self.add(name, entry)
 
     def mean(self, word: str, *names: str) -> None:
         """Let a word stand for the first of these entries that fits; it is no entry of its own.
@@ -56,14 +56,14 @@ class Registry(Generic[T]):
         >>> colours.own_name("warm"), colours.own_name("warm", lambda one: "d" in one)
         ('red', 'gold')
         """
-        self._meant[word] = names
+        self._aliases[word] = names
 
     def own_name(self, name: str, fits: Callable[[T], bool] = lambda entry: True) -> str:
         """The entry's own name, where a word for some may have been given: the first that fits."""
-        names = self._meant.get(name) if isinstance(name, str) else None
+        names = self._aliases.get(name) if isinstance(name, str) else None
         if names is None:
             return name
-        return next((one for one in names if fits(self._entries[one])), names[0])
+        return next((candidate for candidate in names if fits(self._entries[candidate])), names[0])
 
     def __getitem__(self, name: str) -> T:
         """Find a thing, or say which names are near."""
@@ -72,27 +72,48 @@ class Registry(Generic[T]):
             raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
             near = self._nearest(name)
-            known = self._known(near[1:_FEW])
-            hint = f"did you mean {near[0]!r}? {known}" if near else known[0].lower() + known[1:]
+            listing = self._list_names(near[1:_FEW_NAMES])
+            hint = (
+                f"did you mean {near[0]!r}? {listing}" if near else listing[0].lower() + listing[1:]
+            )
             raise UnknownName(f"no {self.kind} is called {name[:80]!r}; {hint}")
         return self._entries[name]
 
-    def _known(self, near: list[str]) -> str:
+    def _list_names(self, near: list[str]) -> str:
         """All names, or where there are many the next near ones and where all of them are."""
-        if len(self) <= _MOST_NAMED or not self._listed:
-            return f"Known: {', '.join(sorted((*self._meant, *self._entries)))}"
+        if len(self) <= _MOST_NAMED or not self._listings:
+            return f"Known: {', '.join(sorted((*self._aliases, *self._entries)))}"
         also = f"Also near: {', '.join(near)}. " if near else ""
-        return f"{also}All {len(self)}: {', '.join(f'kerchief list {one}' for one in self._listed)}"
+        return (
+            f"{also}All {len(self)}: "
+            f"{', '.join(f'kerchief list {listing}' for listing in self._listings)}"
+        )
 
     def _nearest(self, name: str) -> list[str]:
         """Names that are like it, the most like first: in other letters, cut short or misspelt."""
-        every = (*self._meant, *self._entries)
-        given, bare = _bare(name), {_bare(known): known for known in reversed(every)}
-        begun = [one for one in reversed(bare) if given and one.startswith(given)]
-        longer = sorted((one for one in bare if one and given.startswith(one)), key=len)
-        like = difflib.get_close_matches(given, list(bare), n=_FEW)
-        near = [*([given] if given in bare else []), *like[:1], *begun, *reversed(longer), *like]
-        return [bare[one] for one in dict.fromkeys(near)]
+        every = (*self._aliases, *self._entries)
+        bare_name, bare = (
+            _bare(name),
+            {_bare(candidate): candidate for candidate in reversed(every)},
+        )
+        extensions = [
+            candidate
+            for candidate in reversed(bare)
+            if bare_name and candidate.startswith(bare_name)
+        ]
+        longer = sorted(
+            (candidate for candidate in bare if candidate and bare_name.startswith(candidate)),
+            key=len,
+        )
+        like = difflib.get_close_matches(bare_name, list(bare), n=_FEW_NAMES)
+        near = [
+            *([bare_name] if bare_name in bare else []),
+            *like[:1],
+            *extensions,
+            *reversed(longer),
+            *like,
+        ]
+        return [bare[candidate] for candidate in dict.fromkeys(near)]
 
     def __iter__(self) -> Iterator[str]:
         """Names, in the order of registration."""

@@ -20,22 +20,27 @@ def static(*, number: bool = False, **options: Any) -> Any:
 
 
 def _repr(self: Any) -> str:
-    shown = (one.name for one in dataclasses.fields(self) if one.repr)
+    names = (field.name for field in dataclasses.fields(self) if field.repr)
     return (
-        f"{type(self).__qualname__}({', '.join(f'{one}={getattr(self, one)!r}' for one in shown)})"
+        f"{type(self).__qualname__}("
+        f"{', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
     )
 
 
-def _compared(self: Any) -> tuple[Any, ...]:
-    return tuple(getattr(self, one.name) for one in dataclasses.fields(self) if one.compare)
+def _comparison_key(self: Any) -> tuple[Any, ...]:
+    return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.compare)
 
 
 def _eq(self: Any, other: object) -> bool:
-    return _compared(self) == _compared(other) if type(other) is type(self) else NotImplemented
+    return (
+        _comparison_key(self) == _comparison_key(other)
+        if type(other) is type(self)
+        else NotImplemented
+    )
 
 
 def _hash(self: Any) -> int:
-    return hash(_compared(self))
+    return hash(_comparison_key(self))
 
 
 _METHODS = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash}
@@ -60,8 +65,8 @@ def struct(cls: type[T]) -> type[T]:
     for name, method in _METHODS.items():
         if name not in vars(cls):
             setattr(cls, name, method)
-    made = dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    frozen_class = dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
+    fields = dataclasses.fields(frozen_class)  # type: ignore[arg-type]
     leaves = tuple(field.name for field in fields if not field.metadata.get("static"))
     shape = tuple(field.name for field in fields if field.metadata.get("static"))
 
@@ -77,9 +82,9 @@ def struct(cls: type[T]) -> type[T]:
 
     def unflatten(rest: tuple[Any, ...], inner: Iterable[Any]) -> Any:
         fields = dict(zip(leaves, inner, strict=True)) | dict(zip(shape, rest, strict=True))
-        return made(**fields)
+        return frozen_class(**fields)
 
     # Not `register_dataclass`: two classes registered so, with the same fields, have structures
     # that compare equal, and a compiled function made for one is then called for the other.
-    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
-    return made
+    jax.tree_util.register_pytree_with_keys(frozen_class, flatten_with_keys, unflatten, flatten)
+    return frozen_class

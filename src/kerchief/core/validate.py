@@ -28,9 +28,9 @@ _USUAL: dict[str, tuple[float, float]] = {
 
 
 def _number(name: str, value: float) -> float:
-    known = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, bool) or not known or value != value:
-        raise InvalidValue(f"{name} is {_shown(value)}; it must be a number")
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not is_number or value != value:
+        raise InvalidValue(f"{name} is {_format_value(value)}; it must be a number")
     try:
         return float(value)
     except OverflowError:
@@ -39,7 +39,7 @@ def _number(name: str, value: float) -> float:
         ) from None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value in an error: in short, and without what no terminal or file can write."""
     return repr(value).encode("utf-8", "backslashreplace").decode()[:80]
 
@@ -87,18 +87,18 @@ def whole(name: str, value: int, *, low: int = 1, high: int | None = None) -> in
     12
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidValue(f"{name} is {_shown(value)}; it must be a whole number")
+        raise InvalidValue(f"{name} is {_format_value(value)}; it must be a whole number")
     value = int(value)
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high}"
-        raise InvalidValue(f"{name} is {_shown(value)}; it must be at least {low}{upper}")
+        raise InvalidValue(f"{name} is {_format_value(value)}; it must be at least {low}{upper}")
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return the value if it is one of the allowed words."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidValue(f"{name} is {_shown(value)}; choose one of {', '.join(allowed)}")
+        raise InvalidValue(f"{name} is {_format_value(value)}; choose one of {', '.join(allowed)}")
     return value
 
 
@@ -120,10 +120,12 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     kerchief_wire.errors.InvalidValue: batches are (3, 3); each must be above the one before
     """
     if not isinstance(values, tuple):
-        raise InvalidValue(f"{name} are {_shown(values)}; they must be a tuple of whole numbers")
-    wholes = tuple(whole(name, one, high=MOST_ROUNDS) for one in values)
+        raise InvalidValue(
+            f"{name} are {_format_value(values)}; they must be a tuple of whole numbers"
+        )
+    wholes = tuple(whole(name, value, high=MOST_ROUNDS) for value in values)
     if any(later <= earlier for earlier, later in itertools.pairwise(wholes)):
-        raise InvalidValue(f"{name} are {_shown(wholes)}; each must be above the one before")
+        raise InvalidValue(f"{name} are {_format_value(wholes)}; each must be above the one before")
     return wholes
 
 
@@ -133,15 +135,17 @@ def usual(checked: Any) -> None:
     For `__post_init__`: `high` is at least `low`, and `batches` and `readings` increase.
     """
     plain(checked)
-    for one in dataclasses.fields(checked):
-        value = getattr(checked, one.name)
-        low, high = _USUAL.get(one.name, (None, None))
+    for field in dataclasses.fields(checked):
+        value = getattr(checked, field.name)
+        low, high = _USUAL.get(field.name, (None, None))
         if isinstance(low, int) and isinstance(high, int):
-            whole(one.name, value, low=low, high=high)
+            whole(field.name, value, low=low, high=high)
         elif low is not None and high is not None:
-            between(one.name, value, checked.low if one.name == "high" else low, high, closed=True)
-        elif one.name in ("batches", "readings"):
-            increasing(one.name, value)
+            between(
+                field.name, value, checked.low if field.name == "high" else low, high, closed=True
+            )
+        elif field.name in ("batches", "readings"):
+            increasing(field.name, value)
 
 
 def plain(checked: object) -> None:
@@ -152,8 +156,8 @@ def plain(checked: object) -> None:
     """
     if not dataclasses.is_dataclass(checked) or isinstance(checked, type):
         raise InvalidValue(f"a {type(checked).__name__} has no fields; give a dataclass")
-    for one in dataclasses.fields(checked):
-        object.__setattr__(checked, one.name, _plain(getattr(checked, one.name)))
+    for field in dataclasses.fields(checked):
+        object.__setattr__(checked, field.name, _plain(getattr(checked, field.name)))
 
 
 def _plain(value: object) -> object:

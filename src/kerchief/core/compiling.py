@@ -35,13 +35,13 @@ def compiled_quickly(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         # Only now, since to ask which backend there is starts it.
         @functools.cache
-        def made() -> Callable[..., Any]:
-            known = {name: value for name, value in _options().items() if is_known(name, value)}
-            return jax.jit(function, static_argnums=static, compiler_options=known or None)
+        def compile_once() -> Callable[..., Any]:
+            options = {name: value for name, value in _options().items() if is_known(name, value)}
+            return jax.jit(function, static_argnums=static, compiler_options=options or None)
 
         @functools.wraps(function)
         def call(*arguments: Any) -> Any:
-            return made()(*arguments)
+            return compile_once()(*arguments)
 
         return call
 

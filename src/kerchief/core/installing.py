@@ -19,20 +19,20 @@ def _origin() -> str:
     checkout = Path(kerchief.__file__).parents[2]
     if (checkout / "pyproject.toml").is_file():
         return f"-e '{checkout}[{{extra}}]'"
-    told = _told()
-    address = str(told.get("url", ""))
-    if "vcs_info" in told:
-        return f"'kerchief[{{extra}}] @ {told['vcs_info']['vcs']}+{address}'"
-    if "dir_info" in told:
+    record = _read_direct_url()
+    address = str(record.get("url", ""))
+    if "vcs_info" in record:
+        return f"'kerchief[{{extra}}] @ {record['vcs_info']['vcs']}+{address}'"
+    if "dir_info" in record:
         return f"'{address.removeprefix('file://')}[{{extra}}]'"
     return "'kerchief[{extra}]'"
 
 
-def _told() -> dict[str, dict[str, str]]:
+def _read_direct_url() -> dict[str, dict[str, str]]:
     """What pip wrote down about where the package came from, if it did."""
     try:
         text = importlib.metadata.distribution("kerchief").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         text = None
-    found: dict[str, dict[str, str]] = json.loads(text or "{}")
-    return found
+    record: dict[str, dict[str, str]] = json.loads(text or "{}")
+    return record

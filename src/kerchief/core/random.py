@@ -30,9 +30,9 @@ _ROUNDS = 7
 _LOW = np.uint64(2**32 - 1)
 
 
-def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
+def _product(multiplier: np.uint64, bits: Array) -> tuple[Array, Array]:
     """High and low halves of a 32 by 32 bit product."""
-    wide = multiplier * word
+    wide = multiplier * bits
     return wide >> 32, wide & _LOW
 
 
@@ -58,11 +58,11 @@ def philox(
 
     Until the end each is kept in 64 bits, of which a compiler for a CPU makes faster loops.
     """
-    c0, c1, c2, c3 = (word.astype(jnp.uint64) for word in counter)
+    c0, c1, c2, c3 = (bits.astype(jnp.uint64) for bits in counter)
     wide = c0, c1, c2, c3
     for _ in range(rounds):
         key, wide = _mixed(key, wide)
-    a, b, c, d = (word.astype(jnp.uint32) for word in wide)
+    a, b, c, d = (bits.astype(jnp.uint32) for bits in wide)
     return a, b, c, d
 
 
@@ -167,7 +167,7 @@ class Stream:
         return a, b, c, d
 
     def kept_words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
-        """The same words; a CPU draws them once, and not again for everything made of them."""
+        """Draw random 32-bit words; a CPU draws them once for everything made of them."""
         if jax.default_backend() != "cpu":
             return self.words(blocks)
         a, b, c, d = _kept_words(self, blocks)
@@ -175,8 +175,8 @@ class Stream:
 
     def uniform(self, size: int) -> Array:
         """Float32 uniforms in (0, 1]."""
-        words = self.words if size <= 4 else self.kept_words
-        return open_unit(jnp.concatenate(words(-(-size // 4)))[:size])
+        draw_words = self.words if size <= 4 else self.kept_words
+        return open_unit(jnp.concatenate(draw_words(-(-size // 4)))[:size])
 
     def exponential(self, size: int) -> Array:
         """Float32 exponentials of mean one."""
@@ -205,7 +205,7 @@ def _kept_words(stream: Stream, blocks: int) -> tuple[Array, Array, Array, Array
         return jax.lax.complex(_as_float(_packed(a, b)), _as_float(_packed(c, d)))
 
     # Four words in one number, as the compiler makes a loop of its own for each array.
-    four = _once(stream, draw)
+    four = _draw_once(stream, draw)
     return *_unpacked(_as_whole(four.real)), *_unpacked(_as_whole(four.imag))
 
 
@@ -218,19 +218,19 @@ def _kept_normals(stream: Stream, size: int) -> Array:
         first, second = normal_pair(a, b), normal_pair(c, d)
         return _packed(*map(_as_word, first)), _packed(*map(_as_word, second))
 
-    first, second = _once(stream, make)
-    words = jnp.concatenate(_unpacked(first) + _unpacked(second))[:size]
-    return words.view(jnp.float32)
+    first, second = _draw_once(stream, make)
+    bits = jnp.concatenate(_unpacked(first) + _unpacked(second))[:size]
+    return bits.view(jnp.float32)
 
 
-def _once(stream: Stream, draw: Callable[[], Any]) -> Any:
-    """What is drawn, once for everything made of it, where all replicates have one seed.
+def _draw_once(stream: Stream, draw: Callable[[], Any]) -> Any:
+    """Draw once for everything made of it, where all replicates have one seed.
 
     The compiler copies what it can into those who use it. Out of a branch it cannot, and that this
     one is always taken it does not see.
     """
 
     def nothing() -> Any:
-        return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(draw))
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(draw))
 
     return jax.lax.cond((stream.seed | 1) != 0, draw, nothing)

@@ -392,7 +392,7 @@ def test_both_kinds_see_what_was_told(share: float, weight: float, dim: int) -> 
     noise = made(1.0, dim, norm=2.0, most=3.0)
     vector = statistic(noise.query, share, weight)
     stream = Stream.of(seed=1, replicate=0).at(4, round=1)
-    ours = noise._told(jnp.asarray(vector), stream)
+    ours = noise._decode_statistic(jnp.asarray(vector), stream)
     for x, response, side in (ours, device.told(noise.exact().wire, vector, np.ones(dim))):
         np.testing.assert_allclose(np.outer(x, x), np.outer(axis(dim), axis(dim)), atol=1e-9)
         np.testing.assert_allclose(response * np.asarray(x), share * axis(dim), atol=1e-9)

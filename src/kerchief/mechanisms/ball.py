@@ -64,8 +64,8 @@ class SidedReport(BallReport, Simulated):
         center = jnp.asarray(self.center)
         unit = lifted(vector, center, self.radius)
         noise = stream.normal(unit.shape[0]).astype(jnp.float64)
-        drawn = noise + (self.along(stream.split(1)) - noise @ unit) * unit
-        return jnp.where(self.std > 0, center + self.length * drawn[:-1], vector)
+        draw = noise + (self.along(stream.split(1)) - noise @ unit) * unit
+        return jnp.where(self.std > 0, center + self.length * draw[:-1], vector)
 
 
 def upper_normal(coin: Array, place: Array, chance: Any, best: Any, others: Any) -> Array:

@@ -37,10 +37,10 @@ from kerchief_device.randomize import candidates
 from kerchief_device.samplers import UNITS, Randomness
 from kerchief_wire.noise import Compass as WireCompass
 
-_FEWEST, _MOST = 2**8, 2**16
+_FEWEST_CANDIDATES, _MOST_CANDIDATES = 2**8, 2**16
 # Twice as many candidates must take off so much of the deviation.
 _WORTH = 0.99
-_LEANS = (0.15, 0.2, 0.3, 0.4)
+_TILTS = (0.15, 0.2, 0.3, 0.4)
 # A square that is told less of is not told apart from rounding.
 _LEAST_SHAPE = 1e-12
 # How finely the simulated law of a direction is tabulated, by the log odds of its tail probability.
@@ -123,8 +123,8 @@ class Compass(_Directed, Simulated):
             weight=best.weight,
             query=query,
             candidates=best.candidates,
-            listed=best.listed,
-            lean=best.lean,
+            listed=best.best_count,
+            lean=best.tilt,
         )
 
     def _price(self) -> events.Event:
@@ -143,7 +143,7 @@ class Compass(_Directed, Simulated):
     def add(self, vector: Array, stream: Stream) -> Array:
         """The report."""
         query, upright = self.query, math.sqrt(1 - self.lean**2)
-        x, response, weight = self._told(vector, stream.split(0))
+        x, response, weight = self._decode_statistic(vector, stream.split(0))
         sign, side, coin, place, where = stream.split(1).uniform(5).astype(jnp.float64)
         sign = jnp.where(sign < (1 + response) / 2, 1.0, -1.0)
         side = jnp.where(side < weight, 1.0, -1.0)
@@ -152,18 +152,18 @@ class Compass(_Directed, Simulated):
         across = stream.split(2).normal(query.dim + 1).astype(jnp.float64)
         across = across - (across @ unit) * unit
         across = across / jnp.maximum(jnp.linalg.norm(across), 1e-30)
-        drawn = along * unit + jnp.sqrt(jnp.maximum(0.0, 1 - along**2)) * across
-        top, last = drawn[:-1], drawn[-1]
+        direction = along * unit + jnp.sqrt(jnp.maximum(0.0, 1 - along**2)) * across
+        top, last = direction[:-1], direction[-1]
         trace = query.square / 2 + self.weight * last - self.matrix * (top @ top)
         matrix = self.matrix * top[:, None] * top[None, :] + trace / query.dim * jnp.eye(query.dim)
         report = jnp.concatenate([svec(matrix), self.vector * top])
         return jnp.where(self.std > 0, report, vector)
 
-    def _told(self, vector: Array, stream: Stream) -> tuple[Array, Array, Array]:
+    def _decode_statistic(self, vector: Array, stream: Stream) -> tuple[Array, Array, Array]:
         """The direction, the response as a share of the greatest, and the weight."""
-        query, cut = self.query, svec_size(self.query.dim)
+        query, matrix_size = self.query, svec_size(self.query.dim)
         numbers = jnp.clip(finite(vector), -1e100, 1e100)
-        flat = smat(numbers[:cut], query.dim) / query.square
+        flat = smat(numbers[:matrix_size], query.dim) / query.square
         weight = jnp.clip(jnp.trace(flat), 0.0, 1.0)
         square = flat + (1 - weight) / query.dim * jnp.eye(query.dim)
         column = square[:, jnp.argmax(jnp.diag(square))]
@@ -171,14 +171,14 @@ class Compass(_Directed, Simulated):
         nowhere = ~numbers.any() | ~(jnp.linalg.norm(column) > 0)
         x = jnp.where(nowhere, anywhere, column)
         x = x / jnp.maximum(jnp.linalg.norm(x), 1e-30)
-        response = jnp.clip(numbers[cut:] @ x / query.pull, -1.0, 1.0)
+        response = jnp.clip(numbers[matrix_size:] @ x / query.pull, -1.0, 1.0)
         return x, jnp.where(nowhere, 0.0, response), jnp.where(nowhere, 0.0, weight)
 
     def _along(self, coin: Array, place: Array, where: Array) -> Array:
         """How far along the unit vector the reported direction lies."""
         number = jnp.minimum((where * PLACES).astype(jnp.int32), PLACES - 1)
-        best, others = jnp.asarray(cuts(self.candidates, self.listed))[:, number]
-        tail = jnp.where(coin <= self.chance, best * place, others + (1 - others) * place)
+        best, rest = jnp.asarray(cuts(self.candidates, self.listed))[:, number]
+        tail = jnp.where(coin <= self.chance, best * place, rest + (1 - rest) * place)
         odds = jnp.clip(jnp.log(tail) - jnp.log1p(-tail), -_FARTHEST, _FARTHEST)
         step = (odds / _FARTHEST + 1) / 2 * _STEPS
         below = jnp.clip(step.astype(jnp.int32), 0, _STEPS - 1)
@@ -211,7 +211,7 @@ class ExactCompass(_Directed):
     def __post_init__(self) -> None:
         """Check every field."""
         plain(self)
-        whole("candidates", self.candidates, low=3, high=_MOST)
+        whole("candidates", self.candidates, low=3, high=_MOST_CANDIDATES)
         # Less than half of them: else their squares do not point along the statistic.
         whole("listed", self.listed, high=(self.candidates - 1) // 2)
         # The best must be likelier than the others: else reports point away from the statistic.
@@ -220,7 +220,7 @@ class ExactCompass(_Directed):
         between("lean", self.lean, 1e-3, 0.999, closed=True)
         if not isinstance(self.query, Surprises):
             raise InvalidValue(f"the query is a {type(self.query).__name__}; it must be Surprises")
-        if not self._reading.told:
+        if not self._reading.is_informative:
             raise InvalidValue(
                 f"units is {self.units}; so {self.listed} of {self.candidates} candidates tell "
                 "nothing of a square: list fewer, or give more units"
@@ -238,7 +238,7 @@ class ExactCompass(_Directed):
 
     @property
     def wire(self) -> WireCompass:
-        """The same in the words of the wire, by which a device draws."""
+        """Parameters of the draw, as the wire writes them for a device."""
         reading = self._reading
         return WireCompass(
             units=self.units,
@@ -258,8 +258,8 @@ class ExactCompass(_Directed):
         """What one candidate tells, on the grid."""
         array = float64_vector(vector, self.query.size)
         report = reported(self.wire, array, stream or os.urandom, candidates)
-        found: Floats = np.rint(report / self.grid) * self.grid
-        return found
+        rounded: Floats = np.rint(report / self.grid) * self.grid
+        return rounded
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
@@ -280,18 +280,18 @@ class _Design:
     weight: float
     units: int
     candidates: int
-    listed: int
-    lean: float
-    told: bool
+    best_count: int
+    tilt: float
+    is_informative: bool
 
 
 @lru_cache(maxsize=256)
 def _design(epsilon: float, query: Surprises) -> _Design:
     """The least deviation with as few candidates as come near it."""
-    count = _FEWEST
+    count = _FEWEST_CANDIDATES
     best = _best(epsilon, query, count, 2.0 ** -np.arange(1, 8.5, 0.5))
-    while count < _MOST:
-        near = best.listed / count * 2.0 ** np.arange(-2, 1.25, 0.25)
+    while count < _MOST_CANDIDATES:
+        near = best.best_count / count * 2.0 ** np.arange(-2, 1.25, 0.25)
         better = _best(epsilon, query, 2 * count, near)
         if better.std > _WORTH * best.std:
             break
@@ -301,40 +301,40 @@ def _design(epsilon: float, query: Surprises) -> _Design:
 
 def _best(epsilon: float, query: Surprises, count: int, shares: Floats) -> _Design:
     """The least deviation with about such shares of so many candidates listed."""
-    most = (count - 1) // 2
-    places = np.unique(np.clip(np.rint(shares * count), 1, most).astype(int)).tolist()
+    limit = (count - 1) // 2
+    places = np.unique(np.clip(np.rint(shares * count), 1, limit).astype(int)).tolist()
     designs = (
-        _read(query, count, listed, chance_units(epsilon, count, listed), lean)
-        for listed in places
-        for lean in _LEANS
+        _read(query, count, best_count, chance_units(epsilon, count, best_count), tilt)
+        for best_count in places
+        for tilt in _TILTS
     )
-    return min(designs, key=lambda one: one.std)
+    return min(designs, key=lambda design: design.std)
 
 
 @lru_cache(maxsize=4096)
-def _read(query: Surprises, count: int, listed: int, units: int, lean: float) -> _Design:
+def _read(query: Surprises, count: int, best_count: int, units: int, tilt: float) -> _Design:
     """How to read a direction that was chosen so, and the deviation that is left."""
-    dim, upright = query.dim, 1 - lean**2
-    mean, second, fourth = _moments(dim + 1, count, listed, units / UNITS)
+    dim, upright = query.dim, 1 - tilt**2
+    mean, second, fourth = _moments(dim + 1, count, best_count, units / UNITS)
     across = (1 - second) / dim
     # A single number has a square without directions.
     shape = second - across if dim > 1 else 1.0
-    told, shape = shape > _LEAST_SHAPE, max(shape, _LEAST_SHAPE)
+    is_informative, shape = shape > _LEAST_SHAPE, max(shape, _LEAST_SHAPE)
     vector = steady(query.pull / (mean * math.sqrt(upright)))
     matrix = steady(query.square / (shape * upright))
-    weight = steady(query.square / (2 * mean * lean))
+    weight = steady(query.square / (2 * mean * tilt))
     # Moments of the last coordinate: along the vector by its lean, across it evenly.
-    square = lean**2 * second + upright * across
+    square = tilt**2 * second + upright * across
     quartic = (
-        lean**4 * fourth
-        + 6 * lean**2 * upright * (second - fourth) / dim
+        tilt**4 * fourth
+        + 6 * tilt**2 * upright * (second - fourth) / dim
         + 3 * upright**2 * (1 - 2 * second + fourth) / (dim * (dim + 2))
     )
-    shared = (1 - square) * vector**2 - query.pull**2
+    vector_part = (1 - square) * vector**2 - query.pull**2
     trace = (square * weight**2 - query.square**2 / 4) / dim
     even = (1 - 1 / dim) * ((1 - 2 * square + quartic) * matrix**2 - query.square**2)
     numbers = dim * (dim + 1) // 2
-    variance = max(shared / dim, (even + trace) / numbers)
+    variance = max(vector_part / dim, (even + trace) / numbers)
     return _Design(
         std=steady(math.sqrt(max(variance, 1e-30))),
         vector=vector,
@@ -342,38 +342,38 @@ def _read(query: Surprises, count: int, listed: int, units: int, lean: float) ->
         weight=weight,
         units=units,
         candidates=count,
-        listed=listed,
-        lean=lean,
-        told=told,
+        best_count=best_count,
+        tilt=tilt,
+        is_informative=is_informative,
     )
 
 
 @lru_cache(maxsize=4096)
-def _moments(size: int, count: int, listed: int, chance: float) -> tuple[float, float, float]:
+def _moments(size: int, count: int, best_count: int, chance: float) -> tuple[float, float, float]:
     """Means of a reported direction's height along the vector, of its square and fourth power.
 
     A candidate is one of the best if its tail probability is below a beta number. So the heights of
     the best add up to N times the mean of their integral over the tails below that number.
     """
-    tails, weights = _cut(listed, count - listed)
+    tails, weights = _tabulate_beta(best_count, count - best_count)
     half, upper = (size - 1) / 2, tails <= 0.5
     sines = _squared_sines(size, tails)
     total = float(weights @ sines**half / (2 * half * _special.beta(half, 0.5)))
-    found = [count * (chance / listed - (1 - chance) / (count - listed)) * total]
+    moments = [count * (chance / best_count - (1 - chance) / (count - best_count)) * total]
     for power, mean in ((2, 1 / size), (4, 3 / (size * (size + 2)))):
         inner = _special.betainc(half, (power + 1) / 2, sines) / 2
         top = float(weights @ np.where(upper, inner, 1 - inner))
         # Of N even tails: those of the best ones, and all the others.
-        best, other = count * top / listed, count * (1 - top) / (count - listed)
-        found.append(mean * (chance * best + (1 - chance) * other))
-    return found[0], found[1], found[2]
+        best, rest = count * top / best_count, count * (1 - top) / (count - best_count)
+        moments.append(mean * (chance * best + (1 - chance) * rest))
+    return moments[0], moments[1], moments[2]
 
 
-def _cut(one: int, other: int) -> tuple[Floats, Floats]:
+def _tabulate_beta(alpha: int, beta: int) -> tuple[Floats, Floats]:
     """The beta law: points, evenly spaced in their log odds, and weights that add up to 1."""
-    width = math.sqrt(1 / one + 1 / other)
-    odds = math.log(one / other) + width * np.linspace(-40, 40, 801)
-    logs = -one * np.logaddexp(0, -odds) - other * np.logaddexp(0, odds)
+    width = math.sqrt(1 / alpha + 1 / beta)
+    odds = math.log(alpha / beta) + width * np.linspace(-40, 40, 801)
+    logs = -alpha * np.logaddexp(0, -odds) - beta * np.logaddexp(0, odds)
     weights = np.exp(logs - logs.max())
     tails: Floats = _special.expit(odds)
     return tails, weights / weights.sum()
@@ -381,8 +381,8 @@ def _cut(one: int, other: int) -> tuple[Floats, Floats]:
 
 def _squared_sines(size: int, tails: Floats) -> Floats:
     """1 - t², for the heights t on the sphere that are exceeded with these probabilities."""
-    found: Floats = _special.betaincinv((size - 1) / 2, 0.5, 2 * np.minimum(tails, 1 - tails))
-    return found
+    squares: Floats = _special.betaincinv((size - 1) / 2, 0.5, 2 * np.minimum(tails, 1 - tails))
+    return squares
 
 
 @lru_cache(maxsize=64)
@@ -390,5 +390,5 @@ def _heights(size: int) -> Floats:
     """The heights whose tail probabilities have evenly spaced log odds."""
     odds = np.linspace(-_FARTHEST, _FARTHEST, _STEPS + 1)
     cosines = np.sqrt(np.maximum(1 - _squared_sines(size, _special.expit(-np.abs(odds))), 0.0))
-    found: Floats = -np.sign(odds) * cosines
-    return found
+    heights: Floats = -np.sign(odds) * cosines
+    return heights

@@ -102,7 +102,7 @@ class OneBit(BallReport, Simulated):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactOneBit(BallReport):
-    """The same report with an exact coin: a word of the operating system below a whole number.
+    """One-bit report by an exact coin of the operating system.
 
     At the ends of the interval its chance is `bias` units of 2**-32 away from one half.
 

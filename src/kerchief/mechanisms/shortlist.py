@@ -31,7 +31,7 @@ from kerchief.privacy.unit_vectors import unit_noise
 from kerchief_device.randomize import candidates, step_of
 from kerchief_device.samplers import UNITS, Randomness, chosen_rank
 
-_FEWEST, _MOST = 2**8, 2**16
+_FEWEST_CANDIDATES, _MOST_CANDIDATES = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
 _NEAR = 1.01
 # Candidates of longer vectors take so long to draw that fewer of them must do, not quite so near.
@@ -76,8 +76,8 @@ class Shortlist(SidedReport):
         """
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         epsilon = between("epsilon", epsilon, 1e-6, 1e9, closed=True)
-        count, listed, units = _design(epsilon, whole("size", size) > _LONG)
-        mean, deviation = _moments(count, listed, units)
+        count, best_count, units = _design(epsilon, whole("size", size) > _LONG)
+        mean, deviation = _moments(count, best_count, units)
         return cls(
             std=steady(radius * deviation / mean),
             factor=steady(radius / mean),
@@ -85,7 +85,7 @@ class Shortlist(SidedReport):
             center=spread_out(center, size),
             radius=radius,
             candidates=count,
-            listed=listed,
+            listed=best_count,
         )
 
     @property
@@ -114,8 +114,8 @@ class Shortlist(SidedReport):
         """
         coin, place, where = stream.uniform(3).astype(jnp.float64)
         number = jnp.minimum((where * PLACES).astype(jnp.int32), PLACES - 1)
-        best, others = jnp.asarray(cuts(self.candidates, self.listed))[:, number]
-        return upper_normal(coin, place, self.chance, best, others)
+        best, rest = jnp.asarray(cuts(self.candidates, self.listed))[:, number]
+        return upper_normal(coin, place, self.chance, best, rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class ExactShortlist(BallReport):
     def __post_init__(self) -> None:
         """Check every field."""
         plain(self)
-        whole("candidates", self.candidates, low=2, high=_MOST)
+        whole("candidates", self.candidates, low=2, high=_MOST_CANDIDATES)
         whole("listed", self.listed, high=self.candidates - 1)
         # The best must be likelier than the others: else reports point away from the statistic.
         least = UNITS * self.listed // self.candidates + 1
@@ -176,14 +176,14 @@ class ExactShortlist(BallReport):
         """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
-        drawn = candidates(self.candidates, size + 1, source)
+        draws = candidates(self.candidates, size + 1, source)
         unit = self._unit(array).astype(np.float32)
-        ranked = np.argpartition(drawn @ unit, self.candidates - self.listed)
+        ranked = np.argpartition(draws @ unit, self.candidates - self.listed)
         place = ranked[chosen_rank(self.units, self.candidates, self.listed, source)]
-        chosen = step_of(size + 1) * drawn[place, :-1].astype(np.float64)
-        report = np.array(self.center) + self.factor * chosen
-        found: Floats = np.rint(report / self.grid) * self.grid
-        return found
+        candidate = step_of(size + 1) * draws[place, :-1].astype(np.float64)
+        report = np.array(self.center) + self.factor * candidate
+        rounded: Floats = np.rint(report / self.grid) * self.grid
+        return rounded
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
@@ -208,23 +208,25 @@ def _design(epsilon: float, long: bool) -> tuple[int, int, int]:
     """How many candidates, how many best ones, and the chance of those in units of 2**-32."""
     least = unit_noise(epsilon)
     share = float(_special.ndtr(-1 / least))
-    count, near = (_FEWEST_LONG, _NEAR_LONG) if long else (_FEWEST, _NEAR)
-    listed = _best(epsilon, count, share)
-    while count < _MOST and _noise(epsilon, count, listed) > near * least:
+    count, near = (_FEWEST_LONG, _NEAR_LONG) if long else (_FEWEST_CANDIDATES, _NEAR)
+    best_count = _best(epsilon, count, share)
+    while count < _MOST_CANDIDATES and _noise(epsilon, count, best_count) > near * least:
         count *= 2
-        listed = _best(epsilon, count, share)
-    return count, listed, chance_units(epsilon, count, listed)
+        best_count = _best(epsilon, count, share)
+    return count, best_count, chance_units(epsilon, count, best_count)
 
 
 def _best(epsilon: float, candidates: int, share: float) -> int:
     """The number of best ones with the least noise, of some near the best threshold's share."""
     near = {max(1, round(share * candidates * (18 + step) / 20)) for step in range(9)}
-    return min(sorted(near), key=lambda listed: _noise(epsilon, candidates, listed))
+    return min(sorted(near), key=lambda best_count: _noise(epsilon, candidates, best_count))
 
 
-def _noise(epsilon: float, candidates: int, listed: int) -> float:
+def _noise(epsilon: float, candidates: int, best_count: int) -> float:
     """The greatest deviation of a report, over the ball's radius."""
-    mean, deviation = _moments(candidates, listed, chance_units(epsilon, candidates, listed))
+    mean, deviation = _moments(
+        candidates, best_count, chance_units(epsilon, candidates, best_count)
+    )
     return deviation / mean
 
 
@@ -235,20 +237,20 @@ def chance_units(epsilon: float, candidates: int, listed: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _moments(candidates: int, listed: int, units: int) -> tuple[float, float]:
+def _moments(candidates: int, best_count: int, units: int) -> tuple[float, float]:
     """A reported candidate's mean along the statistic, and its greatest deviation in a direction.
 
     With U the beta law of a cut and z its normal quantile, the best have a sum of N E φ(z) and a
     sum of squares of k + N E z φ(z) on average. Across the statistic the deviation is one.
     """
-    scores, weights = _cut(listed, candidates - listed)
+    scores, weights = _tabulate_scores(best_count, candidates - best_count)
     density = np.exp(-(scores**2) / 2) / math.sqrt(2 * math.pi)
     total = candidates * float(weights @ density)
-    squares = listed + candidates * float(weights @ (scores * density))
+    squares = best_count + candidates * float(weights @ (scores * density))
     chance = units / UNITS
-    best, other = chance / listed, (1 - chance) / (candidates - listed)
-    mean = total * (best - other)
-    square = best * squares + other * (candidates - squares)
+    best, rest = chance / best_count, (1 - chance) / (candidates - best_count)
+    mean = total * (best - rest)
+    square = best * squares + rest * (candidates - squares)
     return mean, math.sqrt(max(1.0, square - mean**2))
 
 
@@ -257,21 +259,21 @@ def cuts(candidates: int, listed: int) -> Floats:
     """Equally likely tail probabilities of the first score that is not listed, and the last."""
     places = (np.arange(PLACES) + 0.5) / PLACES
     rows = []
-    for one, other in ((listed + 1, candidates - listed), (listed, candidates - listed + 1)):
-        scores, weights = _cut(one, other)
+    for alpha, beta in ((listed + 1, candidates - listed), (listed, candidates - listed + 1)):
+        scores, weights = _tabulate_scores(alpha, beta)
         centers = np.cumsum(weights) - weights / 2
         rows.append(_special.ndtr(-np.interp(places, centers, scores)))
     return np.stack(rows)
 
 
-def _cut(one: int, other: int) -> tuple[Floats, Floats]:
+def _tabulate_scores(alpha: int, beta: int) -> tuple[Floats, Floats]:
     """The law of z where the tail probability of z has the beta law: points and their weights."""
-    share = one / (one + other)
+    share = alpha / (alpha + beta)
     centre = -float(_special.ndtri(share))
     density = math.exp(-(centre**2) / 2) / math.sqrt(2 * math.pi)
-    width = math.sqrt(share * (1 - share) / (one + other)) / density
+    width = math.sqrt(share * (1 - share) / (alpha + beta)) / density
     scores = centre + 16 * width * np.linspace(-1, 1, 4001)
-    logs = (one - 1) * _special.log_ndtr(-scores) + (other - 1) * _special.log_ndtr(scores)
+    logs = (alpha - 1) * _special.log_ndtr(-scores) + (beta - 1) * _special.log_ndtr(scores)
     logs = logs - scores**2 / 2
     weights = np.exp(logs - logs.max())
     return scores, weights / weights.sum()

@@ -93,12 +93,12 @@ class BLT(RoundedFactor):
 
     def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
         """Mix the sums, each with its weight one step later; fade them; add the seed to each."""
-        found = _recursion(self.horizon, self.buffers)
+        recursion = _recursion(self.horizon, self.buffers)
         sums = np.concatenate([state[None], np.empty((len(seeds), *state.shape))])
         for before, after, seed in zip(sums, sums[1:], seeds, strict=False):
-            np.multiply(found.decays, before, out=after)
+            np.multiply(recursion.decays, before, out=after)
             np.add(after, seed, out=after)
-        return found.weights @ sums[:-1], sums[-1], np.abs(sums).max(axis=0)
+        return recursion.weights @ sums[:-1], sums[-1], np.abs(sums).max(axis=0)
 
 
 class _Recursion(NamedTuple):
@@ -118,11 +118,11 @@ class _Recursion(NamedTuple):
 
 @functools.cache
 def _recursion(horizon: int, buffers: int) -> _Recursion:
-    found = fit(horizon, buffers)
-    fading = np.array(found.decays)
+    factor = fit(horizon, buffers)
+    fading = np.array(factor.decays)
     gaps = 1.0 - fading
     decays = np.concatenate([[1.0], fading])
-    weights = np.concatenate([[found.base], np.array(found.weights) * fading])
+    weights = np.concatenate([[factor.base], np.array(factor.weights) * fading])
     seeds = np.concatenate([[horizon], np.minimum(horizon, 1.0 / (gaps * (1.0 + fading)))])
     limits = FAR * np.sqrt(seeds)
     mixed = weights * limits

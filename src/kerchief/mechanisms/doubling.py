@@ -56,13 +56,13 @@ class _Epochs(NamedTuple):
 def _epochs(horizon: int, first: int) -> _Epochs:
     """All epochs that a stream of at most this length can reach."""
     spans = lengths(horizon, first)
-    found = [fit(span, BUFFERS) for span in spans]
-    weights = np.array([np.array([f.base, *f.weights]) * f.column_norm for f in found])
-    decays = np.array([[1.0, *f.decays] for f in found])
+    fits = [fit(span, BUFFERS) for span in spans]
+    weights = np.array([np.array([f.base, *f.weights]) * f.column_norm for f in fits])
+    decays = np.array([[1.0, *f.decays] for f in fits])
     base, fading, gaps = weights[:, :1], weights[:, 1:], 1.0 - decays[:, 1:]
-    left = [energy(base[i], fading[i], gaps[i], span) for i, span in enumerate(spans)]
+    variances = [energy(base[i], fading[i], gaps[i], span) for i, span in enumerate(spans)]
     amplitudes, rates = modes(base, fading, gaps)
-    before = np.concatenate([[0.0], np.cumsum(left)[:-1]])
+    before = np.concatenate([[0.0], np.cumsum(variances)[:-1]])
     return _Epochs(decays, weights, amplitudes, rates, before)
 
 
@@ -102,8 +102,10 @@ class Doubling(Factor):
         sums = decays * state[1:] + seed
         noise = state[0] + jnp.sum(weights * sums, axis=0)
         ends = round + 1 == 2 * start + self.first
-        kept = jnp.concatenate([jnp.where(ends, noise, state[0])[None], jnp.where(ends, 0.0, sums)])
-        return noise, kept
+        next_state = jnp.concatenate(
+            [jnp.where(ends, noise, state[0])[None], jnp.where(ends, 0.0, sums)]
+        )
+        return noise, next_state
 
     def row_norm(self, count: Any, library: Any) -> Any:
         """Exact up to rounding: the present epoch's closed form, and what finished ones left."""
@@ -124,18 +126,18 @@ class Doubling(Factor):
 
     def places(self, count: int) -> tuple[int, ...]:
         """Finished epochs with all of theirs, then the present one."""
-        finished = lengths(count, self.first)[:-1]
-        return (*finished, count - sum(finished))
+        spans = lengths(count, self.first)[:-1]
+        return (*spans, count - sum(spans))
 
     def price(self, *seeds: events.DiscreteGaussian) -> events.DiscreteGaussian:
         """A user is in one epoch, and no epoch costs more than this."""
-        each = [part.price(seed) for part, seed in zip(self.parts, seeds, strict=True)]
-        scale = min(one.scale for one in each)
-        ratio = min(one.noise_multiplier for one in each)
+        prices = [part.price(seed) for part, seed in zip(self.parts, seeds, strict=True)]
+        scale = min(event.scale for event in prices)
+        ratio = min(event.noise_multiplier for event in prices)
         return events.DiscreteGaussian(
             sensitivity=scale / ratio * (1 + 2.0**-50),
             scale=scale,
-            dimension=max(one.dimension for one in each),
+            dimension=max(event.dimension for event in prices),
         )
 
     def _find(self, round: Array) -> tuple[Array, Array]:

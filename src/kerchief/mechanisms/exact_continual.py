@@ -55,7 +55,10 @@ class ExactContinualNoise(OfFactor):
 
     def __post_init__(self) -> None:
         """Check that the seeds are those of the theorem."""
-        parts, alike = len(self.factor.parts), {(one.grid, one.sensitivity) for one in self.seeds}
+        parts, alike = (
+            len(self.factor.parts),
+            {(seed.grid, seed.sensitivity) for seed in self.seeds},
+        )
         if len(self.seeds) != parts or len(alike) != 1:
             raise InvalidValue(
                 f"there are {len(self.seeds)} seeds on {len(alike)} grids; the factor has {parts} "
@@ -67,8 +70,8 @@ class ExactContinualNoise(OfFactor):
         cls, factor: Factor, *, noise_multiplier: float, sensitivity: float, dimension: int
     ) -> ExactContinualNoise:
         """The noise with which the stream costs no more than one Gaussian of this multiplier."""
-        asked = {"noise_multiplier": noise_multiplier, "sensitivity": sensitivity}
-        seeds = tuple(part.seed(**asked, dimension=dimension) for part in factor.parts)
+        arguments = {"noise_multiplier": noise_multiplier, "sensitivity": sensitivity}
+        seeds = tuple(part.seed(**arguments, dimension=dimension) for part in factor.parts)
         return cls(factor=factor, seeds=seeds)
 
     @property
@@ -78,7 +81,7 @@ class ExactContinualNoise(OfFactor):
         Of several parts the least, scaled as if they all amplified a user's change alike.
         """
         pairs = zip(self.seeds, self.factor.parts, strict=True)
-        return min(float(one.std) * (self.column_norm / part.column_norm) for one, part in pairs)
+        return min(float(seed.std) * (self.column_norm / part.column_norm) for seed, part in pairs)
 
     @property
     def sensitivity(self) -> float:
@@ -93,9 +96,9 @@ class ExactContinualNoise(OfFactor):
     def prepare(self, vector: Vector) -> Floats:
         """Round a vector to the grid, and see that as many of them as may come fit a float64."""
         rounded: Floats = self.seeds[0].prepare(vector, None)
-        most = _MOST_STEPS * self.grid / self.factor.capacity
-        if not (np.abs(rounded) < most).all():
-            raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")
+        limit = _MOST_STEPS * self.grid / self.factor.capacity
+        if not (np.abs(rounded) < limit).all():
+            raise InvalidValue(f"vector has an entry of {limit} or more; sums would not be exact")
         return rounded
 
     def open(self, size: int) -> Vector:
@@ -105,24 +108,24 @@ class ExactContinualNoise(OfFactor):
 
     def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
         """The noise on the prefix that ends with this vector, and the next state."""
-        (noise,), kept = self.steps(state, round, stream, 1)
-        return noise * self.grid, kept
+        (noise,), next_state = self.steps(state, round, stream, 1)
+        return noise * self.grid, next_state
 
     def steps(self, state: Vector, round: Any, stream: Any, rows: int) -> tuple[Vector, Vector]:
-        """The same for so many prefixes, one row each, in whole grid steps: their seeds at once."""
+        """Noise on so many prefixes, one row each, in grid steps; draw all seeds at once."""
         first, end = int(round), int(round) + rows
         if end > self.horizon:
             raise CapacityExceeded(f"place {end} of a stream that was paid for {self.horizon}")
-        found = []
+        blocks = []
         while first < end:
-            *finished, place = self.factor.places(first + 1)
-            number = len(finished)
-            many = min(end - first, self.factor.parts[number].horizon - place + 1)
-            seeds = self.seeds[number].draw(stream, many).astype(np.float64)
+            *past_parts, place = self.factor.places(first + 1)
+            number = len(past_parts)
+            count = min(end - first, self.factor.parts[number].horizon - place + 1)
+            seeds = self.seeds[number].draw(stream, count).astype(np.float64)
             noise, state = self._within(number, state, place, seeds)
-            found.append(noise)
-            first += many
-        return found[0] if len(found) == 1 else np.concatenate(found), state
+            blocks.append(noise)
+            first += count
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks), state
 
     def _within(
         self, number: int, state: Vector, first: int, seeds: Floats
@@ -150,17 +153,19 @@ class ExactContinualNoise(OfFactor):
         return tuple(part.limits * (float(own.std) / self.grid) for part, own in pairs)
 
     def std_at(self, count: Any) -> Any:
-        """That of simulated noise with these seeds; rounding adds half a step at most."""
+        """Standard deviation of the noise on a prefix; rounding adds half a step at most."""
         if len(self.seeds) == 1:
             return float(self.seeds[0].std) * self.factor.parts[0].row_norm(np.asarray(count), np)
         return np.vectorize(self._std_at, otypes=[np.float64])(count)[()]
 
     def event(self) -> events.Event:
         """What all the prefixes together cost."""
-        return self.factor.price(*(one.event() for one in self.seeds))
+        return self.factor.price(*(seed.event() for seed in self.seeds))
 
     def _std_at(self, count: int) -> float:
         """Variances add: the present part's, and what each finished one has left."""
         places = self.factor.places(int(count))
-        begun = zip(self.seeds, self.factor.parts, places, strict=False)
-        return math.hypot(*(float(one.std) * part.row_norm(here, np) for one, part, here in begun))
+        triples = zip(self.seeds, self.factor.parts, places, strict=False)
+        return math.hypot(
+            *(float(seed.std) * part.row_norm(here, np) for seed, part, here in triples)
+        )

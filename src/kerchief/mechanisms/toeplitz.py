@@ -79,7 +79,9 @@ class SqrtToeplitz(RoundedFactor):
 
     def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
         """Write down the seeds; mix all earlier ones, each with the coefficient of its age."""
-        kept, ages = np.array(state), coefficients(self.horizon)
-        kept[first - 1 : first - 1 + len(seeds)] = seeds
-        mixed = [ages[here:0:-1] @ kept[:here] for here in range(first - 1, first - 1 + len(seeds))]
-        return np.array(mixed), kept, np.abs(kept)
+        history, ages = np.array(state), coefficients(self.horizon)
+        history[first - 1 : first - 1 + len(seeds)] = seeds
+        mixed = [
+            ages[here:0:-1] @ history[:here] for here in range(first - 1, first - 1 + len(seeds))
+        ]
+        return np.array(mixed), history, np.abs(history)

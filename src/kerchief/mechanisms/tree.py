@@ -52,9 +52,9 @@ class Tree(Part):
         """Keep the noise of the block that ends here; add up the blocks of the prefix."""
         count = round + 1
         sizes = 1 << jnp.arange(self.levels, dtype=count.dtype)
-        ends_here, used = sizes == (count & -count), (sizes & count) != 0
+        ends_here, in_prefix = sizes == (count & -count), (sizes & count) != 0
         state = jnp.where(ends_here[:, None], seed, state)
-        return jnp.sum(jnp.where(used[:, None], state, 0.0), axis=0), state
+        return jnp.sum(jnp.where(in_prefix[:, None], state, 0.0), axis=0), state
 
     def row_norm(self, count: Any, library: Any) -> Any:
         """Exact: as many blocks as `count` has ones."""
@@ -67,12 +67,12 @@ class Tree(Part):
 
     def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
         """Mix the blocks of a prefix, but for the one that ends here, which replaces its like."""
-        kept, mixed = np.array(state), np.empty(seeds.shape)
+        blocks, mixed = np.array(state), np.empty(seeds.shape)
         for row, place in enumerate(range(first, first + len(seeds))):
-            used = [level for level in range(self.levels) if (place & (place - 1)) >> level & 1]
-            mixed[row] = kept[used].sum(axis=0)
-            kept[(place & -place).bit_length() - 1] = seeds[row]
-        return mixed, kept, np.abs(kept)
+            levels = [level for level in range(self.levels) if (place & (place - 1)) >> level & 1]
+            mixed[row] = blocks[levels].sum(axis=0)
+            blocks[(place & -place).bit_length() - 1] = seeds[row]
+        return mixed, blocks, np.abs(blocks)
 
     def seed(self, *, noise_multiplier: float, sensitivity: float, dimension: int) -> ExactGaussian:
         """One user is in a block of every size, and pays for each of them."""

@@ -143,7 +143,7 @@ class Binomial(Simulated):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactBinomial:
-    """The same noise, in one share per device: whole steps, coins of the operating system.
+    """Deployed binomial noise: one share per device, in whole steps, by exact coins.
 
     Attributes:
         step: the distance between two values that can be reported, a power of two.
@@ -218,9 +218,9 @@ class ExactBinomial:
         if not np.isfinite(array).all():
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
         source = stream if callable(stream) else os.urandom
-        words = np.frombuffer(source(8 * self.dimension), dtype="<u8")
+        bits = np.frombuffer(source(8 * self.dimension), dtype="<u8")
         # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
-        up = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        up = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
         level = array / self.step
         low = np.floor(level)
         return (low + (level - low > up)) * self.step

@@ -113,7 +113,7 @@ class ExactGaussian(OnGrid):
     def add(self, vector: Vector, stream: Randomness | None = None) -> Floats:
         """The vector, rounded to the grid, plus noise: exact multiples of the grid."""
         steps = self._to_grid(vector)
-        noise = self._drawn(steps.size, stream)
+        noise = self._draw_noise(steps.size, stream)
         total = steps + noise
         if (np.abs(total) >= _LARGEST_FLOAT_INT).any():
             raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
@@ -121,9 +121,9 @@ class ExactGaussian(OnGrid):
 
     def draw(self, stream: Randomness | None = None, rows: int = 1) -> NDArray[np.int64]:
         """The noise of so many `add`s, in grid steps: one row each."""
-        return self._drawn(rows * self.dimension, stream).reshape(rows, self.dimension)
+        return self._draw_noise(rows * self.dimension, stream).reshape(rows, self.dimension)
 
-    def _drawn(self, size: int, stream: Randomness | None) -> NDArray[np.int64]:
+    def _draw_noise(self, size: int, stream: Randomness | None) -> NDArray[np.int64]:
         if stream is not None and not callable(stream):
             raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
         return sample_discrete_gaussian(self.scale, size, randomness=stream or os.urandom)

@@ -176,9 +176,9 @@ class RoundedFactor(Part):
             sensitivity=sensitivity,
             dimension=dimension,
         )
-        for paid in (False, True):
+        for with_slack in (False, True):
             # A larger scale brings a little more rounding with it: this ends after a few passes.
-            while seed.scale < (least := self._least(seed, noise_multiplier, slack=paid)):
+            while seed.scale < (least := self._least(seed, noise_multiplier, slack=with_slack)):
                 seed = dataclasses.replace(seed, scale=least)
         return seed
 

@@ -120,14 +120,14 @@ class ExactLaplace(OnGrid):
         """The vector, on the grid, plus noise; what is not finite counts as 0."""
         steps = self._to_grid(vector)
         total = np.clip(steps + self.draw(stream)[0], -2 * _LARGEST, 2 * _LARGEST)
-        written: Floats = total.astype(np.float64) * self.grid
-        return written
+        report: Floats = total.astype(np.float64) * self.grid
+        return report
 
     def draw(self, stream: Randomness | None = None, rows: int = 1) -> NDArray[np.int64]:
         """The noise of so many `add`s, in grid steps: one row each."""
         size, source = rows * self.dimension, stream or os.urandom
-        drawn = sample_discrete_laplace(self.scale, size, randomness=source)
-        return drawn.reshape(rows, self.dimension)
+        noise = sample_discrete_laplace(self.scale, size, randomness=source)
+        return noise.reshape(rows, self.dimension)
 
     def event(self) -> events.RandomizedResponse:
         """What one `add` costs."""
@@ -137,8 +137,8 @@ class ExactLaplace(OnGrid):
     def _to_grid(self, vector: Floats) -> NDArray[np.int64]:
         array = float64_vector(vector, self.dimension)
         far = math.ldexp(_LARGEST, -self.grid_bits)
-        kept = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)
-        steps: NDArray[np.int64] = np.rint(np.ldexp(kept, self.grid_bits)).astype(np.int64)
+        clipped = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)
+        steps: NDArray[np.int64] = np.rint(np.ldexp(clipped, self.grid_bits)).astype(np.int64)
         return steps
 
 

@@ -68,7 +68,7 @@ class Twinned(Protocol):
     """Simulated noise, which knows its own twin for deployment."""
 
     def exact(self, dimension: int) -> Mechanism:
-        """The same guarantee, from an exact sampler and the operating system's randomness."""
+        """Deployed twin of this noise: an exact sampler with the system's randomness."""
 
 
 def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:

@@ -178,7 +178,7 @@ class ExactResponse:
 
     @property
     def std(self) -> float:
-        """As simulated."""
+        """Standard deviation of the estimate, by the simulated response's formula."""
         noise = (1 - self.keep**2) / (self.bits * self.keep**2) + 1 / self.bits**2
         return self.bound * math.sqrt(self.users * noise)
 
@@ -193,13 +193,13 @@ class ExactResponse:
 
     def report(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
         """Device: how many randomized bits of each coordinate are ones."""
-        ones = self.code(vector, randomness=randomness)
+        counts = self.code(vector, randomness=randomness)
         units = round(self.keep * _UNITS)
-        coded = np.arange(self.bits) < ones[:, None]
+        coded = np.arange(self.bits) < counts[:, None]
         chances = np.where(coded, _UNITS + units, _UNITS - units) * _WORDS_A_UNIT
-        drawn = words(self.dimension * self.bits, randomness).reshape(coded.shape)
-        counted: NDArray[np.int64] = (drawn < chances).sum(1, dtype=np.int64)
-        return counted
+        draws = words(self.dimension * self.bits, randomness).reshape(coded.shape)
+        report: NDArray[np.int64] = (draws < chances).sum(1, dtype=np.int64)
+        return report
 
     def code(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
         """Device: how many bits of each coordinate are ones before noise: it stays there.
@@ -210,11 +210,11 @@ class ExactResponse:
         array = float64_vector(vector, self.dimension)
         clipped = np.clip(np.where(np.isfinite(array), array, 0.0) / self.bound, -1, 1)
         steps = np.rint(self.bits * (1 + clipped) / 2 * _STEPS).astype(np.int64)
-        ones, fraction = np.divmod(steps, _STEPS)
-        return ones + (words(self.dimension, randomness) < fraction)
+        counts, fraction = np.divmod(steps, _STEPS)
+        return counts + (words(self.dimension, randomness) < fraction)
 
     def total(self, sums: NDArray[np.int64]) -> Floats:
-        """As simulated."""
+        """Estimate the sum of a batch's vectors from the sums of its randomized bits."""
         above = (2 * sums - self.users * self.bits).astype(np.float64)
         return self.bound * above / (self.bits * self.keep)
 

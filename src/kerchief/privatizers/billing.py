@@ -34,10 +34,10 @@ def pay(
         InvalidValue: the budget promises something else than the privatizers keep.
     """
     _agree(privatizers, ledger.budget, horizon)
-    asked = horizon if users is None else users
-    bills = {name: privatizer.charges(asked) for name, privatizer in privatizers.items()}
-    paid = iter(ledger.charge_all([line for bill in bills.values() for line in bill]))
-    return {name: tuple(next(paid) for _ in bill) for name, bill in bills.items()}
+    count = horizon if users is None else users
+    bills = {name: privatizer.charges(count) for name, privatizer in privatizers.items()}
+    receipts = iter(ledger.charge_all([line for bill in bills.values() for line in bill]))
+    return {name: tuple(next(receipts) for _ in bill) for name, bill in bills.items()}
 
 
 def settle(
@@ -54,12 +54,12 @@ def settle(
     So many users have reported; for each query, `covered` is how many of them its last release
     spoke about, and `releases` how often it was released.
     """
-    for name, paid in receipts.items():
-        for receipt in paid:
-            used = privatizers[name].took_part(
+    for name, query_receipts in receipts.items():
+        for receipt in query_receipts:
+            times = privatizers[name].took_part(
                 receipt.cohort, users=users, covered=covered[name], releases=releases[name]
             )
-            ledger.settle(receipt, used=used)
+            ledger.settle(receipt, used=times)
 
 
 def _agree(privatizers: Mapping[str, Privatizer], budget: Guarantee, horizon: int) -> None:

@@ -40,8 +40,8 @@ def channel_of(privatizer: Privatizer) -> Channel:
         case Gaussian():
             return Channel(low=None, high=None, spread=(half**2 + device.std**2) ** 0.5)
         case Laplace() | PrivUnitG():
-            spread = (half**2 + device.std**2) ** 0.5
-            return Channel(low=None, high=None, spread=spread, heavy=True)
+            deviation = (half**2 + device.std**2) ** 0.5
+            return Channel(low=None, high=None, spread=deviation, heavy=True)
     bounded = "one-bit" if query.size == 1 else "privunit"
     raise InvalidValue(
         f"nothing is known here about reports with noise of kind {type(device).__name__}; choose "

@@ -1,4 +1,4 @@
-"""The one way from a promise to noise: a protection, and what keeps it for a policy's queries."""
+"""Build the noise that keeps a guarantee, for the queries of a policy."""
 
 from __future__ import annotations
 
@@ -156,19 +156,19 @@ def _check_delta(guarantee: Guarantee) -> None:
 
 def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[str, Privatizer]:
     """Running totals and fits, whose noise shares one budget."""
-    guarantee, word, queries = protection.guarantee, protection.word, policy.queries
+    guarantee, mechanism, queries = protection.guarantee, protection.word, policy.queries
     if protection.trust is Trust.LOCAL:
-        return _randomized(queries, guarantee, word)
-    if protection.trust is Trust.CENTRAL and CURATORS[word].words:
+        return _randomized(queries, guarantee, mechanism)
+    if protection.trust is Trust.CENTRAL and CURATORS[mechanism].words:
         return _curated(policy, protection, horizon)
-    entry = MECHANISMS_OF[protection.trust][word]
+    entry = MECHANISMS_OF[protection.trust][mechanism]
     if entry.promised is not None:
-        name, query = _only_sum(queries, word)
-        return {name: _relying(entry.promised(query, guarantee, horizon), guarantee)}
+        name, query = _only_sum(queries, mechanism)
+        return {name: _cover_honest_part(entry.promised(query, guarantee, horizon), guarantee)}
     makers = {name: _maker(entry, name, query) for name, query in queries.items()}
     multipliers = _multipliers(queries, guarantee)
     return {
-        name: _relying(make(multiplier, horizon), guarantee)
+        name: _cover_honest_part(make(multiplier, horizon), guarantee)
         for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
     }
 
@@ -179,20 +179,25 @@ def _curated(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     Normal noise needs a delta, and Laplace noise a single sum and an epsilon that its exact twin
     can keep. Where none fits, normal noise says why.
     """
-    promise, words = protection.guarantee, CURATORS[protection.word].words
-    (query, *others) = policy.queries.values()
-    pure = not others and not isinstance(query, BoundedLoss) and 1e-6 <= promise.epsilon <= 1e6
+    promise, names = protection.guarantee, CURATORS[protection.word].words
+    (query, *further) = policy.queries.values()
+    pure = not further and not isinstance(query, BoundedLoss) and 1e-6 <= promise.epsilon <= 1e6
     fitting = [
-        word for word in words if (pure if CURATORS[word].promised else promise.delta > 0)
-    ] or words[:1]
-    ways = [
-        _answers(policy, dataclasses.replace(protection, mechanism=word), horizon)
-        for word in fitting
+        name for name in names if (pure if CURATORS[name].promised else promise.delta > 0)
+    ] or names[:1]
+    alternatives = [
+        _answers(policy, dataclasses.replace(protection, mechanism=name), horizon)
+        for name in fitting
     ]
-    return min(ways, key=lambda way: max(float(one.noises[0].std) for one in way.values()))
+    return min(
+        alternatives,
+        key=lambda alternative: max(
+            float(privatizer.noises[0].std) for privatizer in alternative.values()
+        ),
+    )
 
 
-def _relying(privatizer: Privatizer, guarantee: Guarantee) -> Privatizer:
+def _cover_honest_part(privatizer: Privatizer, guarantee: Guarantee) -> Privatizer:
     """Coins enough that those of the honest part of a cohort suffice."""
     if guarantee.counted(10**12) == 10**12 or isinstance(privatizer, BitSums):
         return privatizer
@@ -214,13 +219,13 @@ def _multipliers(queries: Mapping[str, Query], guarantee: Guarantee) -> tuple[fl
 
 
 def _randomized(
-    queries: Mapping[str, Any], guarantee: Guarantee, word: str
+    queries: Mapping[str, Any], guarantee: Guarantee, mechanism: str
 ) -> Mapping[str, Privatizer]:
     """Reports that every device protects by itself."""
     for name, query in queries.items():
         if isinstance(query, BoundedLoss):
             _maker(TRUSTS[Trust.LOCAL], name, query)
-    noises = randomize(queries, guarantee, words=RANDOMIZERS[word].words or (word,))
+    noises = randomize(queries, guarantee, words=RANDOMIZERS[mechanism].words or (mechanism,))
     return {name: reports(queries[name], noise) for name, noise in noises.items()}
 
 
@@ -240,11 +245,11 @@ def _single_reports(
     single = all(query.size == 1 for query in policy.queries.values())
     if protection.trust is Trust.LOCAL and protection.word == BEST and single:
         protection = dataclasses.replace(protection, mechanism="one-bit")
-    made = _answers(policy, protection, horizon)
-    return {name: _heard_alone(privatizer) for name, privatizer in made.items()}
+    privatizers = _answers(policy, protection, horizon)
+    return {name: _release_singly(privatizer) for name, privatizer in privatizers.items()}
 
 
-def _heard_alone(privatizer: Privatizer) -> CohortSums:
+def _release_singly(privatizer: Privatizer) -> CohortSums:
     assert isinstance(privatizer, CohortSums)
     return dataclasses.replace(privatizer, running=False)
 
@@ -291,26 +296,28 @@ def _theorem_by_phases(policy: PhasePolicy, protection: Protection) -> tuple[str
     guarantee, sizes = protection.guarantee, {2}
     name, query = _only_sum(policy.queries, protection.word)
     while True:
-        made = ShuffledSums.by_theorem(
+        shuffled = ShuffledSums.by_theorem(
             query,
             epsilon=guarantee.epsilon,
             delta=guarantee.delta,
             schedule=At(ends=tuple(itertools.accumulate(sorted(sizes)))),
             norm=query.radius,
         )
-        privatizer = _relying(made, guarantee)
-        found = {int(phase.clients) for phase in policy.phases(partial(mean_noise, privatizer))}
-        if found <= sizes:
+        privatizer = _cover_honest_part(shuffled, guarantee)
+        phase_sizes = {
+            int(phase.clients) for phase in policy.phases(partial(mean_noise, privatizer))
+        }
+        if phase_sizes <= sizes:
             return name, privatizer
-        sizes |= found
+        sizes |= phase_sizes
 
 
-def _only_sum(queries: Mapping[str, Query], word: str) -> tuple[str, BoundedSum]:
-    """The one sum that a policy asks for, for a protocol that takes the whole guarantee."""
-    (name, query), *others = queries.items()
-    if others or isinstance(query, BoundedLoss):
+def _only_sum(queries: Mapping[str, Query], mechanism: str) -> tuple[str, BoundedSum]:
+    """Return the only sum of a policy, for a protocol that takes the whole guarantee."""
+    (name, query), *further = queries.items()
+    if further or isinstance(query, BoundedLoss):
         raise InvalidValue(
-            f"{word!r} answers one sum, and the policy asks for {list(queries)}; "
+            f"{mechanism!r} answers one sum, and the policy asks for {list(queries)}; "
             f"leave it at {BEST!r}"
         )
     return name, query

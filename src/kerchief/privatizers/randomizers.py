@@ -124,29 +124,35 @@ def randomize(
         InvalidValue: no word suits a query.
     """
     weights = [query.importance for query in queries.values()]
-    ways: list[list[Mechanism]] = []
-    if any(RANDOMIZERS[word].pure is None for word in words) and promise.delta > 0:
+    alternatives: list[list[Mechanism]] = []
+    if any(RANDOMIZERS[name].pure is None for name in words) and promise.delta > 0:
         parts = share(gaussian_noise_multiplier(promise.epsilon, promise.delta), weights)
         pairs = zip(queries.values(), parts, strict=True)
-        ways.append([Gaussian.of(noise_multiplier=m, sensitivity=q.sensitivity) for q, m in pairs])
-    if any(RANDOMIZERS[word].pure is not None for word in words) and promise.epsilon > 0:
+        alternatives.append(
+            [Gaussian.of(noise_multiplier=m, sensitivity=q.sensitivity) for q, m in pairs]
+        )
+    if any(RANDOMIZERS[name].pure is not None for name in words) and promise.epsilon > 0:
         parts = tuple(promise.epsilon * w / math.fsum(weights) * (1 - _GUARD) for w in weights)
-        ways.append([_quietest(q, e, words) for q, e in zip(queries.values(), parts, strict=True)])
-    if not ways:
+        alternatives.append(
+            [_quietest(q, e, words) for q, e in zip(queries.values(), parts, strict=True)]
+        )
+    if not alternatives:
         raise InvalidValue(
             f"epsilon is {promise.epsilon}, delta is {promise.delta}, and {', '.join(words)} needs "
             f"the other one to be above 0; choose {BEST!r}"
         )
-    chosen = min(ways, key=lambda way: math.fsum(math.log(float(noise.std)) for noise in way))
-    return dict(zip(queries, chosen, strict=True))
+    best = min(
+        alternatives, key=lambda noises: math.fsum(math.log(float(noise.std)) for noise in noises)
+    )
+    return dict(zip(queries, best, strict=True))
 
 
-def _quietest(query: BoundedSum, epsilon: float, words: Sequence[str]) -> Mechanism:
+def _quietest(query: BoundedSum, epsilon: float, names: Sequence[str]) -> Mechanism:
     """The pure randomizer of least deviation among those that suit the query."""
-    makers = [e.pure for e in map(RANDOMIZERS.__getitem__, words) if e.pure and e.suits(query)]
+    makers = [e.pure for e in map(RANDOMIZERS.__getitem__, names) if e.pure and e.suits(query)]
     if not makers:
         raise InvalidValue(
-            f"{', '.join(words)} does not fit what this bandit asks at this epsilon, a "
+            f"{', '.join(names)} does not fit what this bandit asks at this epsilon, a "
             f"{type(query).__name__} of {query.size} numbers; choose {BEST!r} as the noise"
         )
     return min((make(query, epsilon) for make in makers), key=lambda noise: float(noise.std))

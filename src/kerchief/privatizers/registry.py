@@ -229,16 +229,16 @@ _enter(
     promised=_theorem,
     unfit="its theorem is about sums",
 )
-for _word, _bits_each, _told in (
+for _mechanism, _bits_each, _amount in (
     ("bits", 64, "64 bits"),
     ("byte", 8, "8 bits"),
     ("bit", 1, "one bit"),
 ):
     _enter(
         SHUFFLES,
-        _word,
+        _mechanism,
         _shuffle,
-        f"randomized response on {_told} per coordinate",
+        f"randomized response on {_amount} per coordinate",
         promised=_bits(_bits_each),
         unfit="its certificate is about sums",
     )

@@ -51,7 +51,7 @@ class _Deployed:
     @property
     def std(self) -> float:
         """Of the noisiest batch."""
-        return max(one.std for one in self.batches)
+        return max(response.std for response in self.batches)
 
     @property
     def sensitivity(self) -> float:
@@ -92,14 +92,14 @@ class BitSums(CohortSums):
             InvalidValue: no response keeps the promise.
         """
         sizes, box = schedule.sizes, _box(query)
-        most = _most_kept(query, bits)
-        found = {
-            users: _response(promise, most, users=users, **_coded(query, bits))
+        keep_limit = _bound_keep(query, bits)
+        responses = {
+            users: _response(promise, keep_limit, users=users, **_describe_batch(query, bits))
             for users in {promise.counted(size) for size in sizes}
         }
-        batches = [found[promise.counted(size)] for size in sizes]
+        batches = [responses[promise.counted(size)] for size in sizes]
         noise = Response(
-            keep=jnp.asarray([one.keep for one in batches]),
+            keep=jnp.asarray([batch.keep for batch in batches]),
             tail=batches[0].tail,
             users=jnp.asarray(sizes),
             bits=bits,
@@ -127,7 +127,7 @@ class BitSums(CohortSums):
         return self.schedule.ends
 
     def with_schedule(self, schedule: Schedule) -> Self:
-        """The same protocol with batches of the same sizes; others have other certificates."""
+        """Check the schedule: batches of other sizes would have other certificates."""
         if schedule != self.schedule:
             raise InvalidValue(
                 f"the schedule is {schedule}; responses were calibrated for {self.schedule}: "
@@ -136,14 +136,14 @@ class BitSums(CohortSums):
         return self
 
     def evened(self, batches: int) -> BitSums:
-        """The same protocol with the least keep parameter of its first batches in every batch.
+        """Use the least keep parameter of the first batches in every batch.
 
         Then a report has the same noise whatever batch it is made for. Keeping a bit less often is
         post-processing of keeping it more often, so these batches keep their promise (`bits.md`).
         """
-        least = min(one.keep for one in self.batches[:batches])
+        least = min(response.keep for response in self.batches[:batches])
         noise = _Deployed(
-            batches=tuple(dataclasses.replace(one, keep=least) for one in self.batches)
+            batches=tuple(dataclasses.replace(response, keep=least) for response in self.batches)
         )
         return self.with_noise(lambda _: noise)
 
@@ -174,13 +174,15 @@ class BitSums(CohortSums):
     def _events(self) -> tuple[RandomizedBits, ...]:
         """What the sums of each batch cost, by the bits of its honest part."""
         pairs = zip(self.batches, self.counted, strict=True)
-        return tuple(dataclasses.replace(one.event(), users=users) for one, users in pairs)
+        return tuple(
+            dataclasses.replace(response.event(), users=users) for response, users in pairs
+        )
 
     @property
     def alone(self) -> Guarantee:
         """What one report promises by itself to whoever reads it on its way, in any batch."""
-        keep = max(one.keep for one in self.batches)
-        epsilon = local_epsilon(keep, **_alone(self.query, self.batches[0].bits))
+        keep = max(response.keep for response in self.batches)
+        epsilon = local_epsilon(keep, **_describe_report(self.query, self.batches[0].bits))
         return Guarantee(epsilon=epsilon, delta=0.0, trust=Trust.LOCAL)
 
     def views(self, delta: float) -> Mapping[str, Guarantee]:
@@ -218,7 +220,7 @@ class BitSums(CohortSums):
     def noise_after(self, users: Array, releases: Array) -> Array:
         """The bits of all batches so far, rounding included."""
         if isinstance(self.aggregator, _Deployed):
-            stds = np.asarray([one.std for one in self.aggregator.batches])
+            stds = np.asarray([response.std for response in self.aggregator.batches])
             return np.sqrt((stds**2).cumsum()[releases - 1])  # type: ignore[no-any-return]
         assert isinstance(self.aggregator, Response)
         return jnp.sqrt(jnp.cumsum(jnp.asarray(self.aggregator.std) ** 2)[releases - 1])
@@ -233,7 +235,7 @@ def _box(query: BoundedSum) -> float:
     return float(getattr(query, "largest", farthest))
 
 
-def _coded(query: BoundedSum, bits: int) -> dict[str, Any]:
+def _describe_batch(query: BoundedSum, bits: int) -> dict[str, Any]:
     """What the certificate of a batch is about, in units of the box."""
     return {
         "bits": bits,
@@ -242,7 +244,7 @@ def _coded(query: BoundedSum, bits: int) -> dict[str, Any]:
     }
 
 
-def _alone(query: BoundedSum, bits: int) -> dict[str, Any]:
+def _describe_report(query: BoundedSum, bits: int) -> dict[str, Any]:
     """What the promise of one report is about: the largest sum of absolute values, in boxes."""
     center = np.broadcast_to(np.asarray(query.center, np.float64), query.size)
     longest = float(np.linalg.norm(center)) + query.radius
@@ -250,18 +252,22 @@ def _alone(query: BoundedSum, bits: int) -> dict[str, Any]:
     return {"bits": bits, "dimension": query.size, "taxicab": absolute / _box(query)}
 
 
-def _most_kept(query: BoundedSum, bits: int) -> float:
+def _bound_keep(query: BoundedSum, bits: int) -> float:
     """The largest keep parameter that the query's own wishes allow."""
     keep, local = float(getattr(query, "keep", 1.0)), float(getattr(query, "local", math.inf))
     units = math.floor(keep / KEEP_UNIT) * KEEP_UNIT
-    return units if math.isinf(local) else min(units, local_keep(local, **_alone(query, bits)))
+    return (
+        units
+        if math.isinf(local)
+        else min(units, local_keep(local, **_describe_report(query, bits)))
+    )
 
 
-def _response(promise: Guarantee, most: float, *, users: int, **coded: Any) -> RandomizedBits:
+def _response(promise: Guarantee, keep_limit: float, *, users: int, **coded: Any) -> RandomizedBits:
     """The least noise that keeps the promise, with a keep parameter of at most so much."""
-    if most < 1:
-        event = RandomizedBits(users=users, keep=most, tail=bits_tail(promise.delta), **coded)
+    if keep_limit < 1:
+        event = RandomizedBits(users=users, keep=keep_limit, tail=bits_tail(promise.delta), **coded)
         if bits_epsilon(event, promise.delta) <= promise.epsilon:
             return event
-    found = bits_keep(promise.epsilon, promise.delta, users=users, **coded)
-    return dataclasses.replace(found, keep=min(found.keep, most))
+    least_noise = bits_keep(promise.epsilon, promise.delta, users=users, **coded)
+    return dataclasses.replace(least_noise, keep=min(least_noise.keep, keep_limit))

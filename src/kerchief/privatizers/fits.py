@@ -74,7 +74,7 @@ class Fits(Privatizer):
 
     @property
     def noises(self) -> tuple[Mechanism, ...]:
-        """The curator's, if there is any."""
+        """Mechanisms of this privatizer: the curator's noise, if there is any."""
         return () if self.noise is None else (self.noise,)
 
     def exact(self) -> Fits:
@@ -84,7 +84,7 @@ class Fits(Privatizer):
         return self.with_noise(lambda noise: exact_twin(noise, self.query.dim))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
-        """The same protocol with other noise."""
+        """Replace the noise of this protocol."""
         return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
@@ -112,8 +112,8 @@ class Fits(Privatizer):
         """
         if self.noise is None:
             return int(releases > 0)
-        asked = self.schedule.capacity(users) if cohort.first < users else 0
-        return asked * self.query.minimizer.steps
+        fit_count = self.schedule.capacity(users) if cohort.first < users else 0
+        return fit_count * self.query.minimizer.steps
 
     def open(self) -> tuple[Tree, History]:
         """No rows yet."""

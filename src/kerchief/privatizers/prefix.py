@@ -59,7 +59,7 @@ class PrefixSums(Privatizer):
 
     @property
     def noises(self) -> tuple[PrefixNoise, ...]:
-        """The curator's."""
+        """Mechanisms of this privatizer: one continual-release mechanism of the curator."""
         return (self.noise,)
 
     def exact(self) -> PrefixSums:
@@ -72,7 +72,7 @@ class PrefixSums(Privatizer):
         return dataclasses.replace(self, noise=self.noise.exact(self.query.size))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
-        """The same protocol with other noise."""
+        """Replace the noise of this protocol."""
         return dataclasses.replace(self, noise=change(self.noise))
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
@@ -84,9 +84,11 @@ class PrefixSums(Privatizer):
         Raises:
             CapacityExceeded: the noise was not made for that many releases, or that many users.
         """
-        most = self.noise.factor.capacity
-        if isinstance(self.noise, ExactContinualNoise) and horizon > most:
-            raise CapacityExceeded(f"{horizon} users; exact sums hold {most}: begin several runs")
+        capacity = self.noise.factor.capacity
+        if isinstance(self.noise, ExactContinualNoise) and horizon > capacity:
+            raise CapacityExceeded(
+                f"{horizon} users; exact sums hold {capacity}: begin several runs"
+            )
         releases = self.schedule.capacity(horizon)
         if releases > self.noise.horizon:
             raise CapacityExceeded(

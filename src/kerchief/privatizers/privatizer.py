@@ -57,12 +57,12 @@ class Privatizer(Protocol):
         """The twin for deployment: the same protocol and promise, with exact noise."""
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
-        """The same protocol with every source of noise changed."""
+        """Replace every source of noise of this protocol."""
 
     def with_schedule(self, schedule: Schedule) -> Self:
-        """The same protocol, released at other times."""
-        made: Any = self
-        changed: Self = dataclasses.replace(made, schedule=schedule)
+        """Replace the times at which this protocol releases."""
+        privatizer: Any = self
+        changed: Self = dataclasses.replace(privatizer, schedule=schedule)
         return changed
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:

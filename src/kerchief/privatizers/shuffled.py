@@ -64,7 +64,7 @@ class ShuffledSums(CohortSums):
         schedule: At,
         norm: float | None = None,
     ) -> ShuffledSums:
-        """The same protocol with the published constants, hundreds of times as noisy.
+        """Build the protocol with the published constants, hundreds of times as noisy.
 
         What the ledger then shows as spent is what these coins really cost, which is far less. All
         cohorts get the coins of the noisiest and the grid of the finest.
@@ -90,8 +90,8 @@ class ShuffledSums(CohortSums):
         longest = between(
             "norm", query.sensitivity if norm is None else norm, 1e-9, 1e9, closed=True
         )
-        step = 2.0 ** math.floor(math.log2(2 * longest / max(one.levels for one in proved)))
-        scale = math.ceil(max(one.std for one in proved) * longest / step)
+        step = 2.0 ** math.floor(math.log2(2 * longest / max(entry.levels for entry in proved)))
+        scale = math.ceil(max(entry.std for entry in proved) * longest / step)
         noise = Binomial(
             std=scale * step, step=step, sensitivity=query.sensitivity, dimension=query.size
         )

@@ -89,7 +89,7 @@ class ShuffledFits(Fits):
         )
 
     def with_schedule(self, schedule: Schedule) -> Self:
-        """The same protocol, released at other times; the rows that are kept follow the cohorts."""
+        """Replace the times of releases; the number of kept rows follows the cohorts."""
         room = max(schedule.sizes) if isinstance(schedule, At) else self.horizon
         return dataclasses.replace(self, schedule=schedule, horizon=room)
 
@@ -140,8 +140,8 @@ class ShuffledFits(Fits):
 
         def gradient(point: Array, step: Array | int) -> Array:
             gradients = self.query.gradients(rows, point)
-            each = _rounded(noise, gradients, stream.split(minimizer.steps + step))
-            return noise.add(jnp.where(present, each, 0).sum(0), stream.split(step))
+            reports = _rounded(noise, gradients, stream.split(minimizer.steps + step))
+            return noise.add(jnp.where(present, reports, 0).sum(0), stream.split(step))
 
         std = deviation(noise, users.astype(jnp.float64))
         point = minimizer.descend(gradient, request, users=users, noise=std)

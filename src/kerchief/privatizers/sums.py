@@ -97,7 +97,7 @@ class CohortSums(Privatizer):
         return self.with_noise(lambda noise: exact_twin(noise, self.query.size))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
-        """The same protocol with every noise in it changed."""
+        """Replace every source of noise of this protocol."""
         device, aggregator = (n if n is None else change(n) for n in (self.device, self.aggregator))
         return dataclasses.replace(self, device=device, aggregator=aggregator)
 
@@ -146,8 +146,8 @@ class CohortSums(Privatizer):
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.
         users = clock.round + 1
         if not self.running:
-            one = jnp.ones_like(users)
-            return Release(total=cohort, count=users, noise=self.noise_after(one, one)), now
+            single = jnp.ones_like(users)
+            return Release(total=cohort, count=users, noise=self.noise_after(single, single)), now
         noise = self.noise_after(users, now.releases)
         return Release(total=now.total, count=users, noise=noise), now
 

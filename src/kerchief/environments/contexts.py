@@ -26,7 +26,7 @@ def in_ball(stream: Stream, count: int, dim: int) -> Array:
     """
     pairs = -(-dim // 2)
     blocks = -(-(2 * pairs + 1) // 4)
-    rows = [word.reshape(blocks, count) for word in stream.kept_words(blocks * count)]
+    rows = [bits.reshape(blocks, count) for bits in stream.kept_words(blocks * count)]
     z, last = _normals(rows, pairs) if _word_by_word(pairs) else _many_normals(rows, pairs)
     z, rest = z[:, :dim], -2 * jnp.log(open_unit(last))
     # Floats can draw exactly zero; then the point is the center, not a division by zero.
@@ -44,17 +44,17 @@ def _normals(rows: list[Array], pairs: int) -> tuple[Array, Array]:
 
     Taken word by word, they fuse with the loop around them.
     """
-    words = [row[block] for block in range(len(rows[0])) for row in rows]
-    each = [z for i in range(pairs) for z in normal_pair(words[2 * i], words[2 * i + 1])]
-    return jnp.stack(each, axis=-1), words[2 * pairs]
+    draws = [row[block] for block in range(len(rows[0])) for row in rows]
+    normals = [z for i in range(pairs) for z in normal_pair(draws[2 * i], draws[2 * i + 1])]
+    return jnp.stack(normals, axis=-1), draws[2 * pairs]
 
 
 def _many_normals(rows: list[Array], pairs: int) -> tuple[Array, Array]:
-    """The same numbers, all at once; of many, a pair more, to be cut off: that fuses better."""
-    words = jnp.stack(rows, axis=1).reshape(-1, rows[0].shape[-1])
-    used = 2 * pairs if pairs <= 5 else 2 * pairs + 2
-    both = normal_pair(words[:used:2].T, words[1:used:2].T)
-    return jnp.stack(both, axis=-1).reshape(-1, used), words[2 * pairs]
+    """Draw normal vectors at once; of many, a pair more to cut off: that fuses better."""
+    draws = jnp.stack(rows, axis=1).reshape(-1, rows[0].shape[-1])
+    size = 2 * pairs if pairs <= 5 else 2 * pairs + 2
+    normals = normal_pair(draws[:size:2].T, draws[1:size:2].T)
+    return jnp.stack(normals, axis=-1).reshape(-1, size), draws[2 * pairs]
 
 
 def on_sphere(stream: Stream, count: int, dim: int) -> Array:
@@ -171,7 +171,7 @@ class Fixed(Contexts):
         return in_ball(stream, self.count, self.dim)
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """The same arms as ever."""
+        """Return the arm set of the run."""
         return kept
 
 

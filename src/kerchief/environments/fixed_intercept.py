@@ -24,5 +24,5 @@ class FixedIntercept(Intercept):
         return self.points(stream, self.count)
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """The same arms as ever."""
+        """Return the arm set of the run."""
         return kept

@@ -105,9 +105,9 @@ class OwnModels:
         self, world: Array, arms: Arms, action: Array, clock: Clock, stream: Stream
     ) -> Array:
         """Draw the reward of an action."""
-        mean, most = self._means(world, arms)[action], jnp.float32(self.radius)
+        mean, bound = self._means(world, arms)[action], jnp.float32(self.radius)
         base = jnp.float32(self.base)
-        return NOISES[self.noise](base + mean, base - most, base + most, stream)
+        return NOISES[self.noise](base + mean, base - bound, base + bound, stream)
 
     def regret(self, world: Array, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected reward lost against the best arm for this user."""

@@ -33,14 +33,14 @@ def ranged(features: ArrayLike, *, low: ArrayLike, high: ArrayLike) -> NDArray[n
            [ 0.51, -0.86,  0.5 ]])
     """
     values = validate.real_array("features", features)
-    least, most = validate.real_array("low", low), validate.real_array("high", high)
-    if not (values.ndim and least.size and most.shape == least.shape == values.shape[-1:]):
+    least, greatest = validate.real_array("low", low), validate.real_array("high", high)
+    if not (values.ndim and least.size and greatest.shape == least.shape == values.shape[-1:]):
         raise InvalidValue(
-            f"features have shape {values.shape}, low {least.shape} and high {most.shape}; give "
-            "one least and one greatest value per feature"
+            f"features have shape {values.shape}, low {least.shape} and high {greatest.shape}; "
+            "give one least and one greatest value per feature"
         )
     with np.errstate(invalid="ignore"):
-        half = most / 2 - least / 2
+        half = greatest / 2 - least / 2
     if not ((half > 0) & np.isfinite(half)).all():
         raise InvalidValue(
             "low must be less than high for every feature, both finite; leave out features that "
@@ -48,7 +48,7 @@ def ranged(features: ArrayLike, *, low: ArrayLike, high: ArrayLike) -> NDArray[n
         )
     if np.isnan(values).any():
         raise InvalidValue("features are not all numbers; fill in what is missing first")
-    rows = into_ball((np.clip(values, least, most) - (least + half)) / half, least.size / 4)
+    rows = into_ball((np.clip(values, least, greatest) - (least + half)) / half, least.size / 4)
     return np.concatenate([rows, np.full((*rows.shape[:-1], 1), RANGED_CONSTANT)], axis=-1)
 
 

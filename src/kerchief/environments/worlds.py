@@ -111,11 +111,11 @@ class GLMEnvironment:
         count = contexts.count
         least = validate.whole("fewest arms", count if fewest is None else fewest, high=count)
         low, high = link_named(link).rewards(contexts.least_score() * radius, radius)
-        most = low + _MOST_TRIALS if noise == "binomial" else _MOST_REWARD
-        what = f"the greatest {noise} reward of a {link} world with radius {radius:g}"
-        validate.between(what, high, low, most, closed=True)
+        limit = low + _MOST_TRIALS if noise == "binomial" else _MOST_REWARD
+        label = f"the greatest {noise} reward of a {link} world with radius {radius:g}"
+        validate.between(label, high, low, limit, closed=True)
         kind: Any = _Opposing if contexts.candidates > 1 else cls
-        made: Self = kind(
+        environment: Self = kind(
             contexts=contexts,
             radius=radius,
             low=low,
@@ -126,7 +126,7 @@ class GLMEnvironment:
             told=told,
             noise=noise,
         )
-        return made
+        return environment
 
     def problem(self, horizon: int) -> Problem:
         """The public facts; a recorded world refuses to be longer than its record."""
@@ -157,8 +157,8 @@ class GLMEnvironment:
         if self.fewest == count:
             return Arms(features=features, allowed=jnp.ones(count, bool))
         # A uniform lies in (0, 1], so its ceiling counts from 1 and never leaves the user armless.
-        more = jnp.ceil(stream.split(2).uniform(1) * (count + 1 - self.fewest))
-        size = self.fewest - 1 + more
+        extra = jnp.ceil(stream.split(2).uniform(1) * (count + 1 - self.fewest))
+        size = self.fewest - 1 + extra
         rank = jnp.argsort(jnp.argsort(stream.split(3).uniform(count)))
         return Arms(features=features, allowed=rank < size)
 
@@ -212,8 +212,8 @@ class _Opposing(GLMEnvironment):
     ) -> Arms:
         """Of several sets of arms, the one in which the model's choice loses most."""
         sets = self.considered(world, clock, stream)
-        lost = jax.vmap(lambda arms: self.regret(world, arms, choose(arms), clock))(sets)
-        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], sets)
+        regrets = jax.vmap(lambda arms: self.regret(world, arms, choose(arms), clock))(sets)
+        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(regrets)], sets)
         return worst
 
     def armless(self) -> Self:

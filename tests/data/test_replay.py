@@ -136,7 +136,7 @@ def test_a_projected_replay_still_knows_the_row() -> None:
     root, clock = Stream.of(seed=1, replicate=0), Clock(round=jnp.int32(0), since={})
     truth = short.init(root.at(WORLD))
     arms = short.opposed(truth, clock, root.at(ARMS), lambda arms: jnp.int32(0))
-    row = arms.whole.row  # type: ignore[attr-defined]
+    row = arms.original.row  # type: ignore[attr-defined]
     assert isinstance(row, jax.Array)
     assert float(short.reward(truth, arms, jnp.int32(0), clock, root)) == logged(50, 4).rewards[row]
 

@@ -105,27 +105,27 @@ class Ahead:
     def reward(
         self, world: Handed, arms: Arms, action: Array, clock: Clock, stream: Stream
     ) -> Array:
-        """As in the world."""
+        """Draw the reward in the world."""
         return self.world.reward(world.truth, arms, action, clock, stream)
 
     def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
-        """As in the world; the best is known."""
+        """Expected reward lost against the best arm, which comes with the offer."""
         return world.offer.judged - self.world.value(world.truth, arms, action, clock)
 
 
 @struct
 class Opposed(Ahead):
-    """The same with an adversary, who is handed the sets that it takes one of."""
+    """A world of drawn offers with an adversary, who takes one set of arms of several."""
 
     def opposed(
         self, world: Handed, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
     ) -> Arms:
         """The set in which the choice loses most."""
         sets = world.offer.arms
-        lost = jax.vmap(lambda arms, losses: losses[choose(arms)])(sets, world.offer.judged)
-        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], sets)
+        regrets = jax.vmap(lambda arms, losses: losses[choose(arms)])(sets, world.offer.judged)
+        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(regrets)], sets)
         return worst
 
     def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
-        """As in the world."""
+        """Expected reward lost in the world."""
         return self.world.regret(world.truth, arms, action, clock)

@@ -30,10 +30,10 @@ _RUNS, _MOST_USERS, _MOST_NUMBERS = 4, 2048, 2**24
 
 
 @struct
-class _Seen(Arms):
+class _ProjectedArms(Arms):
     """Arms as the bandit sees them, with the features that they really have."""
 
-    whole: Arms
+    original: Arms
 
 
 @struct
@@ -71,8 +71,8 @@ class Projected:
             (True, True): _OpposingSinglesProjected,
         }
         kind = kinds[isinstance(world, Opposes), isinstance(world, Singles)]
-        made: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
-        return made
+        projected_world: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
+        return projected_world
 
     def problem(self, horizon: int) -> Problem:
         """The public facts that are left."""
@@ -84,19 +84,19 @@ class Projected:
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
         """This round's arms, projected."""
-        return self._seen(self.world.arms(world, clock, stream))
+        return self._project_arms(self.world.arms(world, clock, stream))
 
-    def _seen(self, arms: Arms) -> Arms:
+    def _project_arms(self, arms: Arms) -> Arms:
         short = self.projection.apply(arms.features, jnp)
-        return _Seen(features=short, allowed=arms.allowed, whole=arms)
+        return _ProjectedArms(features=short, allowed=arms.allowed, original=arms)
 
     def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
         """What the world gives for the arm as it is."""
-        return self.world.reward(world, _whole(arms), action, clock, stream)
+        return self.world.reward(world, _restore_arms(arms), action, clock, stream)
 
     def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
         """What is lost in the world, whatever the bandit could see."""
-        return self.world.regret(world, _whole(arms), action, clock)
+        return self.world.regret(world, _restore_arms(arms), action, clock)
 
 
 @struct
@@ -118,8 +118,10 @@ class _OpposingProjected(Projected):
     ) -> Arms:
         """The arms that the adversary offers, projected."""
         assert isinstance(self.world, Opposes)
-        offered = self.world.opposed(world, clock, stream, lambda arms: choose(self._seen(arms)))
-        return self._seen(offered)
+        offered = self.world.opposed(
+            world, clock, stream, lambda arms: choose(self._project_arms(arms))
+        )
+        return self._project_arms(offered)
 
 
 @struct
@@ -127,9 +129,9 @@ class _OpposingSinglesProjected(_OpposingProjected, _SinglesProjected):
     """Both."""
 
 
-def _whole(arms: Arms) -> Arms:
-    assert isinstance(arms, _Seen)
-    return arms.whole
+def _restore_arms(arms: Arms) -> Arms:
+    assert isinstance(arms, _ProjectedArms)
+    return arms.original
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,10 +161,10 @@ def loss_of(world: Projected, *, horizon: int, seed: int) -> Shortened:
     facts = world.problem(horizon)
     room = _MOST_NUMBERS // (facts.arms * facts.dim)
     users = min(horizon, max(2, min(_MOST_USERS, room)))
-    runs = [_lost(world, facts, _visits(world, users, seed, run)) for run in range(_RUNS)]
-    clipped, lost = np.mean(runs, axis=0).tolist()
+    runs = [_measure_loss(world, facts, _visits(world, users, seed, run)) for run in range(_RUNS)]
+    clipped, mean_loss = np.mean(runs, axis=0).tolist()
     through = world.projection
-    return Shortened(dim=through.dim, onto=through.onto, clipped=clipped, lost=lost)
+    return Shortened(dim=through.dim, onto=through.onto, clipped=clipped, lost=mean_loss)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -174,28 +176,35 @@ def _visits(world: Projected, users: int, seed: Array, run: Array) -> tuple[Arra
     def visit(round: Array) -> tuple[Array, ...]:
         clock = Clock(round=round, since={})
         arms = world.arms(truth, clock, root.at(ARMS, round=round))
-        assert isinstance(arms, _Seen)
+        assert isinstance(arms, _ProjectedArms)
         actions = jnp.arange(arms.allowed.size)
-        lost = jax.vmap(lambda action: world.regret(truth, arms, action, clock))(actions)
-        return arms.features, arms.allowed, lost, world.projection.clips(arms.whole.features, jnp)
+        losses = jax.vmap(lambda action: world.regret(truth, arms, action, clock))(actions)
+        return (
+            arms.features,
+            arms.allowed,
+            losses,
+            world.projection.clips(arms.original.features, jnp),
+        )
 
-    seen: tuple[Array, ...] = jax.lax.map(visit, jnp.arange(users, dtype=jnp.int32))
-    return seen
+    visits: tuple[Array, ...] = jax.lax.map(visit, jnp.arange(users, dtype=jnp.int32))
+    return visits
 
 
-def _lost(world: Projected, facts: Problem, seen: tuple[Array, ...]) -> tuple[float, float]:
-    features, allowed, lost, clipped = (np.asarray(one) for one in seen)
+def _measure_loss(
+    world: Projected, facts: Problem, visits: tuple[Array, ...]
+) -> tuple[float, float]:
+    features, allowed, losses, clipped = (np.asarray(array) for array in visits)
     counts = np.where(allowed, 1.0, 0.0)
     share = counts / counts.sum(1, keepdims=True)
     # Only what tells the arms of one user apart matters.
-    gains = (share * lost).sum(1, keepdims=True) - lost
+    gains = (share * losses).sum(1, keepdims=True) - losses
     if not facts.own:
         features = features - (share[:, :, None] * features).sum(1, keepdims=True)
     half = -(-len(features) // 2)
     scores = (_own_scores if facts.own else _scores)(features, counts, gains, half)
     choice = np.where(allowed[-half:], scores, -np.inf).argmax(1)
     return float((counts * clipped).sum() / counts.sum()), float(
-        np.take_along_axis(lost[-half:], choice[:, None], 1).mean()
+        np.take_along_axis(losses[-half:], choice[:, None], 1).mean()
     )
 
 
@@ -205,14 +214,14 @@ Floats = NDArray[np.floating[Any]]
 def _scores(features: Floats, counts: Floats, gains: Floats, half: int) -> Floats:
     """One parameter for all arms."""
     rows = (features[:half] * counts[:half, :, None]).reshape(-1, features.shape[-1])
-    fitted = np.linalg.lstsq(rows.T @ rows, rows.T @ gains[:half].ravel(), rcond=1e-9)[0]
-    scores: Floats = features[-half:] @ fitted
+    parameter = np.linalg.lstsq(rows.T @ rows, rows.T @ gains[:half].ravel(), rcond=1e-9)[0]
+    scores: Floats = features[-half:] @ parameter
     return scores
 
 
 def _own_scores(features: Floats, counts: Floats, gains: Floats, half: int) -> Floats:
     """One parameter for every arm; all rows are the user."""
     rows = features[:half, 0]
-    fitted = np.linalg.lstsq(rows.T @ rows, rows.T @ gains[:half], rcond=1e-9)[0]
-    scores: Floats = features[-half:, 0] @ fitted
+    parameters = np.linalg.lstsq(rows.T @ rows, rows.T @ gains[:half], rcond=1e-9)[0]
+    scores: Floats = features[-half:, 0] @ parameters
     return scores

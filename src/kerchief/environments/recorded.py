@@ -44,13 +44,13 @@ class Recorded(Contexts):
     def of(cls, *, direction: ArrayLike, arms: ArrayLike) -> Self:
         """Check a record: rounds x arms x features, each arm of norm at most one."""
         sets = validate.real_array("arms", arms)
-        one = validate.real_array("directions", direction)
-        if sets.ndim != 3 or one.shape != sets.shape[2:] or 0 in sets.shape:
+        vector = validate.real_array("directions", direction)
+        if sets.ndim != 3 or vector.shape != sets.shape[2:] or 0 in sets.shape:
             raise InvalidValue(
-                f"arms have shape {sets.shape} and the direction {one.shape}; give (rounds, arms, "
-                "features) and (features,), none of them 0"
+                f"arms have shape {sets.shape} and the direction {vector.shape}; give (rounds, "
+                "arms, features) and (features,), none of them 0"
             )
-        longest, length = _norms(sets).max(), _norms(one)
+        longest, length = _norms(sets).max(), _norms(vector)
         if not longest <= 1 + _ROUNDING:
             raise InvalidValue(f"the longest arm has norm {longest}; it must be at most 1")
         if not abs(length - 1) <= _ROUNDING:
@@ -60,7 +60,7 @@ class Recorded(Contexts):
         return cls(
             dim=dim,
             count=count,
-            direction=jnp.asarray(one, jnp.float32),
+            direction=jnp.asarray(vector, jnp.float32),
             arms=jnp.asarray(sets, jnp.float32),
         )
 
@@ -70,7 +70,7 @@ class Recorded(Contexts):
         return self.arms.shape[0]
 
     def parameter(self, stream: Stream) -> Array:
-        """The one that was recorded."""
+        """Return the recorded direction."""
         return self.direction
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
@@ -103,13 +103,13 @@ def table_two(
     validate.whole("horizon", horizon, high=_MOST_DRAWN)
     validate.whole("arms", arms, high=_MOST_DRAWN // horizon)
     validate.whole("seed", seed, low=0)
-    direction, points = _drawn(seed, dim, arms, horizon)
+    direction, points = _draw_record(seed, dim, arms, horizon)
     source = Recorded.of(direction=direction, arms=points)
     return GLMEnvironment.of(contexts=source, radius=radius, link=link)
 
 
 @lru_cache(maxsize=4)
-def _drawn(
+def _draw_record(
     seed: int, dim: int, arms: int, horizon: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A direction, then arms uniform in the ball, each a normal vector followed by a uniform.

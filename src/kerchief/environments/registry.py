@@ -41,15 +41,15 @@ class EnvironmentEntry:
     def options(self) -> Mapping[str, Any]:
         """The names of its options, with their defaults."""
         parameters = inspect.signature(self.factory).parameters
-        return {name: one.default for name, one in parameters.items() if name != "link"}
+        return {name: parameter.default for name, parameter in parameters.items() if name != "link"}
 
     def make(self, **options: Any) -> Any:
         """Build it; options that are None keep their defaults."""
-        given = {name: value for name, value in options.items() if value is not None}
-        for name in given:
+        arguments = {name: value for name, value in options.items() if value is not None}
+        for name in arguments:
             if name not in self.options:
                 raise InvalidValue(f"option is {name!r}; this world has {', '.join(self.options)}")
-        return self.factory(**given)
+        return self.factory(**arguments)
 
 
 ENVIRONMENTS: Registry[EnvironmentEntry] = Registry("environment", listed=("environments",))
@@ -138,9 +138,9 @@ for _name, _kind, _summary in (
 ):
     _enter(ContextFreeProblem, _name, _kind.of, _summary)
 for _name, _loss in CONVEX.items():
-    _word = f"{_name}-loss" if _name in LINKS else _name
+    _entry_name = f"{_name}-loss" if _name in LINKS else _name
     _summary = f"{_name} losses on a convex set"
-    _enter(ContextFreeProblem, _word, partial(_convex, _loss), _summary, actions="domain")
+    _enter(ContextFreeProblem, _entry_name, partial(_convex, _loss), _summary, actions="domain")
 for _name, _make, _summary in (
     ("line", _line, "absolute losses on a line"),
     (

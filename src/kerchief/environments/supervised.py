@@ -115,27 +115,29 @@ class Supervised:
         >>> data.problem(2).arms
         2
         """
-        low, high = (validate.between("reward", one, -1e9, 1e9, closed=True) for one in (low, high))
+        low, high = (
+            validate.between("reward", bound, -1e9, 1e9, closed=True) for bound in (low, high)
+        )
         outcomes, count = _outcomes(labels, rewards, arms, low, high)
         shapes = {"users": (len(outcomes), 0), "offers": (count, 0)}
-        mine = _rows("users", users, shapes["users"])
-        theirs = _rows("offers", offers, shapes["offers"])
-        if mine.shape[0] != len(outcomes) or mine.ndim != 2:
+        user_rows = _rows("users", users, shapes["users"])
+        arm_rows = _rows("offers", offers, shapes["offers"])
+        if user_rows.shape[0] != len(outcomes) or user_rows.ndim != 2:
             raise InvalidValue(
-                f"users have shape {mine.shape}, and there are {len(outcomes)} outcomes; give one "
-                "row and one outcome per user"
+                f"users have shape {user_rows.shape}, and there are {len(outcomes)} outcomes; give "
+                "one row and one outcome per user"
             )
-        if theirs.shape[:-1] not in ((count,), (len(outcomes), count)):
+        if arm_rows.shape[:-1] not in ((count,), (len(outcomes), count)):
             raise InvalidValue(
-                f"offers have shape {theirs.shape}, and there are {count} arms; give one row per "
+                f"offers have shape {arm_rows.shape}, and there are {count} arms; give one row per "
                 "arm, or one row per user and arm"
             )
-        norm, constant = _check_bounds(mine, theirs, norm, constant)
-        whole = labels is not None
+        norm, constant = _check_bounds(user_rows, arm_rows, norm, constant)
+        has_labels = labels is not None
         return cls(
-            users=jnp.asarray(mine, jnp.float32),
-            offers=jnp.asarray(theirs, jnp.float32),
-            outcomes=jnp.asarray(outcomes, jnp.int32 if whole else jnp.float32),
+            users=jnp.asarray(user_rows, jnp.float32),
+            offers=jnp.asarray(arm_rows, jnp.float32),
+            outcomes=jnp.asarray(outcomes, jnp.int32 if has_labels else jnp.float32),
             norm=norm,
             constant=constant,
             low=low,
@@ -157,12 +159,16 @@ class Supervised:
                 f"horizon is {horizon}, and there are {self.rows} users who come once each; play "
                 "at most so many rounds, or draw users anew with orders bootstrap"
             )
-        own, shared, spread = self.users.shape[-1], self.offers.shape[-1], self.high - self.low
+        own, offered, reward_range = (
+            self.users.shape[-1],
+            self.offers.shape[-1],
+            self.high - self.low,
+        )
         return Problem(
-            dim=shared + self.count * own if self.mixed else shared + own,
+            dim=offered + self.count * own if self.mixed else offered + own,
             arms=self.count,
             norm=self.norm,
-            radius=spread * math.sqrt(1 + self.count) if self.mixed else spread,
+            radius=reward_range * math.sqrt(1 + self.count) if self.mixed else reward_range,
             low=self.low,
             high=self.high,
             horizon=horizon,
@@ -214,9 +220,9 @@ class Supervised:
     def _user(self, world: Tree, clock: Clock) -> Array:
         """The number of this round's user."""
         if self.orders == "bootstrap":
-            (word,) = world.at(WORLD, round=clock.round).words(1)[0]
-            drawn: Array = (word % jnp.uint32(self.rows)).astype(jnp.int32)
-            return drawn
+            (bits,) = world.at(WORLD, round=clock.round).words(1)[0]
+            pick: Array = (bits % jnp.uint32(self.rows)).astype(jnp.int32)
+            return pick
         row: Array = world[clock.round]
         return row
 
@@ -235,41 +241,41 @@ def _outcomes(
     if (labels is None) == (rewards is None):
         raise InvalidValue("labels and rewards are both given, or neither is; give one of them")
     validate.at_least("high - low", high - low, 1e-9)
-    found = _labels(labels) if labels is not None else _rewards_in(rewards, low, high)
+    outcomes = _labels(labels) if labels is not None else _rewards_in(rewards, low, high)
     if labels is not None and (low, high) != (0.0, 1.0):
         raise InvalidValue(f"rewards of labels lie in [0, 1], not in [{low}, {high}]")
-    least = int(found.max()) + 1 if labels is not None else found.shape[1]
+    least = int(outcomes.max()) + 1 if labels is not None else outcomes.shape[1]
     count = validate.whole("arms", least if arms is None else arms, low=least, high=2**24)
     if labels is None and count != least:
         raise InvalidValue(f"arms is {arms}, and rewards have {least} columns; give one per arm")
-    return found, count
+    return outcomes, count
 
 
-def _labels(given: ArrayLike) -> NDArray[Any]:
+def _labels(labels: ArrayLike) -> NDArray[Any]:
     try:
-        found = np.asarray(given)
+        array = np.asarray(labels)
     except (TypeError, ValueError, OverflowError):
-        found = np.asarray(None)
-    if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or found.min() < 0:
+        array = np.asarray(None)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or array.min() < 0:
         raise InvalidValue("labels are not one whole number from 0 for each of some users")
-    return found
+    return array
 
 
-def _rewards_in(given: ArrayLike | None, low: float, high: float) -> NDArray[np.float64]:
-    found = validate.real_array("rewards", [] if given is None else given)
-    if found.ndim != 2 or not found.size:
+def _rewards_in(rewards: ArrayLike | None, low: float, high: float) -> NDArray[np.float64]:
+    array = validate.real_array("rewards", [] if rewards is None else rewards)
+    if array.ndim != 2 or not array.size:
         raise InvalidValue(
-            f"rewards have shape {found.shape}; give one row per user and one column per arm"
+            f"rewards have shape {array.shape}; give one row per user and one column per arm"
         )
-    if not ((found >= low) & (found <= high)).all():
+    if not ((array >= low) & (array <= high)).all():
         raise InvalidValue(f"rewards do not all lie in [{low}, {high}]; declare a wider range")
-    return found
+    return array
 
 
-def _rows(name: str, given: ArrayLike | None, empty: tuple[int, ...]) -> NDArray[np.float64]:
-    if given is None:
+def _rows(name: str, features: ArrayLike | None, empty: tuple[int, ...]) -> NDArray[np.float64]:
+    if features is None:
         return np.zeros(empty)
-    rows = validate.real_array(name, given)
+    rows = validate.real_array(name, features)
     if rows.ndim < 2:
         raise InvalidValue(f"{name} have shape {rows.shape}; give one row of features each")
     return rows
@@ -282,7 +288,7 @@ def _check_bounds(
     if not users.shape[-1] + offers.shape[-1]:
         raise InvalidValue("there are no features; give those of users, of arms, or both")
     with np.errstate(over="ignore"):
-        lengths = [np.linalg.norm(one, axis=-1).max(initial=0.0) for one in (users, offers)]
+        lengths = [np.linalg.norm(rows, axis=-1).max(initial=0.0) for rows in (users, offers)]
     longest = math.hypot(*lengths)
     norm = validate.between("norm", norm, 1e-9, 1e9, closed=True)
     if not longest <= norm * (1 + _ROUNDING):

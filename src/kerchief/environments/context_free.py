@@ -42,9 +42,9 @@ class _Arms:
     def init(self, stream: Stream) -> BestArms:
         """Draw two different arms."""
         first, second = stream.uniform(2)
-        best = _whole(first, self.count)
-        other = (best + 1 + _whole(second, self.count - 1)) % self.count
-        return BestArms(best=best, other=other)
+        best = _scale_to_integer(first, self.count)
+        alternate = (best + 1 + _scale_to_integer(second, self.count - 1)) % self.count
+        return BestArms(best=best, other=alternate)
 
     def arms(self, world: BestArms, clock: Clock, stream: Stream) -> Arms:
         """Users bring none."""
@@ -80,7 +80,7 @@ class ChanceArms(_Arms):
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, mean: float = 0.5) -> Self:
         """Check every value."""
-        facts = _checked(arms, gap, 1.0)
+        facts = _check_fields(arms, gap, 1.0)
         return cls(**facts, mean=validate.between("mean", mean, facts["gap"], 1.0, closed=True))
 
     def means(self, world: BestArms, action: Array, round: Array) -> Array:
@@ -90,7 +90,7 @@ class ChanceArms(_Arms):
 
 @struct
 class CountedArms(ChanceArms):
-    """The same, where every user who is asked costs one: the price of naming the best arm."""
+    """Arms whose losses are coins, where every user costs one: the price of the best."""
 
     def regret(self, world: BestArms, arms: Arms, action: Array, clock: Clock) -> Array:
         """One user."""
@@ -112,7 +112,7 @@ class Alternating(_Arms):
     def of(cls, *, arms: int = 10, gap: float = 0.2, growth: float = 1.6) -> Self:
         """Check every value."""
         growth = validate.between("growth", growth, 1.0, 10.0)
-        return cls(**_checked(arms, gap, 0.5), growth=growth)
+        return cls(**_check_fields(arms, gap, 0.5), growth=growth)
 
     def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm, by the phase."""
@@ -134,7 +134,7 @@ class Switching(_Arms):
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, turn: int = 1000) -> Self:
         """Check every value."""
-        return cls(**_checked(arms, gap, 0.5), turn=validate.whole("turn", turn, high=2**30))
+        return cls(**_check_fields(arms, gap, 0.5), turn=validate.whole("turn", turn, high=2**30))
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts; the arm that is good after the turn must be the best over all rounds.
@@ -156,12 +156,12 @@ class Switching(_Arms):
         return 0.5 - jnp.where(action == good, self.gap, 0.0)
 
 
-def _checked(arms: int, gap: float, most: float) -> dict[str, Any]:
+def _check_fields(arms: int, gap: float, limit: float) -> dict[str, Any]:
     """The fields that all these worlds have."""
     count = validate.whole("arms", arms, low=2, high=2**20)
-    return {"count": count, "gap": validate.between("gap", gap, 0.0, most, closed=True)}
+    return {"count": count, "gap": validate.between("gap", gap, 0.0, limit, closed=True)}
 
 
-def _whole(uniform: Array, below: int) -> Array:
+def _scale_to_integer(uniform: Array, below: int) -> Array:
     """A whole number below a bound, from a number in (0, 1]."""
     return jnp.minimum((uniform * below).astype(jnp.int32), below - 1)

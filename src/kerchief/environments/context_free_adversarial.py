@@ -60,14 +60,14 @@ class Drifting(Quadratic):
         self, world: BestPoint, arms: Arms, action: Array, clock: Clock, stream: Stream
     ) -> Array:
         """What one user loses at each of the points, in this round."""
-        return super().reward(self._moved(world, clock), arms, action, clock, stream)
+        return super().reward(self._shift_truth(world, clock), arms, action, clock, stream)
 
     def regret(self, world: BestPoint, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected loss above that of the best fixed point."""
-        moved = self._moved(world, clock)
-        return super().regret(moved, arms, action, clock) - self.excess(moved, world.best)
+        truth = self._shift_truth(world, clock)
+        return super().regret(truth, arms, action, clock) - self.excess(truth, world.best)
 
-    def _moved(self, world: BestPoint, clock: Clock) -> BestPoint:
+    def _shift_truth(self, world: BestPoint, clock: Clock) -> BestPoint:
         """The truth of this round."""
         wave = jnp.sin(2 * math.pi * (clock.round % self.period) / self.period)
         return dataclasses.replace(world, best=world.best + self.swing * wave * world.slope)

@@ -158,7 +158,7 @@ class Absolute(ConvexWorld):
 @CONVEX.entry("kinked")
 @struct
 class Kinked(Absolute):
-    """The same, and half the squared distance from the best point: curved, but with a kink."""
+    """An absolute loss plus half the squared distance from the best point."""
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts: strongly convex, and not smooth."""
@@ -184,9 +184,9 @@ class Linear(ConvexWorld):
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts."""
         steepest = 1 + float(self.noise)
-        most = steepest * self.domain.outer
+        bound = steepest * self.domain.outer
         return ContextFreeProblem(
-            horizon=horizon, low=-most, high=most, domain=self.domain, lipschitz=steepest
+            horizon=horizon, low=-bound, high=bound, domain=self.domain, lipschitz=steepest
         )
 
     def find(self, slope: Array) -> Array:

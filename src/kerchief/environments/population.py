@@ -105,8 +105,8 @@ class Population:
         32
         """
         count = len(cover_of_sphere(dim, cover))
-        made = cls.of(dim=dim, arms=count, clients=clients, radius=radius, spread=spread)
-        return dataclasses.replace(made, cover=cover)
+        population = cls.of(dim=dim, arms=count, clients=clients, radius=radius, spread=spread)
+        return dataclasses.replace(population, cover=cover)
 
     def problem(self, horizon: int) -> PopulationProblem:
         """The public facts."""
@@ -146,13 +146,13 @@ class Population:
         normal = stream.split(1).normal(mean.shape[0])
 
         def exact() -> Array:
-            few = 2 * _successes((1 + mean) / 2, times, ndtr(normal)) / times - 1
-            return jnp.where(times > EXACT, many, few)
+            short_averages = 2 * _successes((1 + mean) / 2, times, ndtr(normal)) / times - 1
+            return jnp.where(times > EXACT, long_averages, short_averages)
 
-        many = jnp.clip(mean + normal * jnp.sqrt((1 - mean**2) / times), -1, 1)
+        long_averages = jnp.clip(mean + normal * jnp.sqrt((1 - mean**2) / times), -1, 1)
         # A whole phase of long averages, as most are, is spared what only short ones need.
         short = ((pulls > 0) & (pulls <= EXACT)).any()
-        return jnp.where(pulls > 0, jax.lax.cond(short, exact, lambda: many), 0)
+        return jnp.where(pulls > 0, jax.lax.cond(short, exact, lambda: long_averages), 0)
 
     def losses(self, world: PopulationTruth) -> Array:
         """Expected reward lost by each action against the best; for the recorder only."""
@@ -192,8 +192,8 @@ def _cover(dim: int, distance: float) -> NDArray[np.float64]:
     line = width * np.arange(-reach, reach + 1)
     grid = np.array(list(itertools.product(line, repeat=dim)))
     lengths = np.linalg.norm(grid, axis=1)
-    kept = (lengths >= 1 - near) & (lengths <= 1 + near) & (lengths > 0)
-    points = grid[kept] / lengths[kept, None]
+    is_near = (lengths >= 1 - near) & (lengths <= 1 + near) & (lengths > 0)
+    points = grid[is_near] / lengths[is_near, None]
     cover: NDArray[np.float64] = np.unique(np.round(points, 12), axis=0)
     cover.flags.writeable = False
     return cover
@@ -204,8 +204,8 @@ def _successes(chance: Array, trials: Array, uniform: Array) -> Array:
     chance = jnp.clip(chance, np.float32(1e-6), np.float32(1 - 1e-6))
     odds, mass = chance / (1 - chance), (1 - chance) ** trials
     below, successes = mass, jnp.zeros_like(mass)
-    for one in range(EXACT):
-        successes += (uniform > below) & (one < trials)
-        mass *= odds * (trials - one) / (one + 1)
+    for trial in range(EXACT):
+        successes += (uniform > below) & (trial < trials)
+        mass *= odds * (trials - trial) / (trial + 1)
         below += mass
     return successes

@@ -372,7 +372,7 @@ def test_groups_are_smaller_where_runs_keep_histories(monkeypatch: pytest.Monkey
     every = [part for cell in parts_of(fits, ticks=4, width=6) for part in cell]
     keep = [part for part in every if part.cell.player.policy == "glm-rare"]
     assert [len(group) for group in side_by_side(keep)] == [len(keep)]
-    kept = 6 * parts._kept(keep[0].cell, keep[0].environment.problem(40))
+    kept = 6 * parts._count_kept_numbers(keep[0].cell, keep[0].environment.problem(40))
     assert kept > 0
     monkeypatch.setattr(parts, "MOST_KEPT", 2 * (kept + 6 * parts._MATRICES * 2**2))
     assert max(len(group) for group in side_by_side(keep)) == 2

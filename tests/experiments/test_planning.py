@@ -438,11 +438,11 @@ def attempt(slow: Callable[[Part], bool]) -> tuple[float | None, Played]:
     run = _Run.of(
         *(SMALL, SMALL.count),
         lanes=lanes,
-        begun=time.monotonic(),
+        start=time.monotonic(),
         seconds=30.0,
         watch=lambda what, past: None,
     )
-    return run.finish(), run.played
+    return run.finish(), run.outcome
 
 
 def test_what_was_finished_is_kept_when_more_of_it_is_too_slow() -> None:

@@ -24,7 +24,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
 LOSS = "loss"
-"""The name of the one query."""
+"""Name of the only query."""
 
 
 @struct
@@ -128,8 +128,8 @@ class Counting(Armed):
 
     def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Counts:
         """Count the report to its arm."""
-        mine = jnp.arange(self.problem.arms) == action
-        return Counts(pulls=state.pulls + mine, total=state.total + mine * report)
+        indicator = jnp.arange(self.problem.arms) == action
+        return Counts(pulls=state.pulls + indicator, total=state.total + indicator * report)
 
     def recommend(self, state: Tree) -> Array:
         """The arm with the least mean report; arms that were never played come last."""
@@ -142,7 +142,7 @@ class OnDomain(ContextFree):
 
     @property
     def domain(self) -> Domain:
-        """Where it plays."""
+        """The convex set whose points are the actions."""
         return domain_of(self.problem)
 
     @property
@@ -151,7 +151,7 @@ class OnDomain(ContextFree):
         return {"radius": (0.0, self.domain.inner)}
 
     def recommend(self, state: Tree) -> Array:
-        """The point it stands at."""
+        """The current point of the learner."""
         point: Array = state.point
         return point
 

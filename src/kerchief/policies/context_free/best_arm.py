@@ -106,8 +106,8 @@ class LilUCB(Stopping):
 
     def stopped(self, state: Counts) -> Array:
         """Whether one arm was played more than λ times as often as all others together."""
-        most, all_of_them = state.pulls.max(), state.pulls.sum()
-        return (most >= 1 + self.share * (all_of_them - most)) & (state.pulls.min() >= 3)
+        largest, total = state.pulls.max(), state.pulls.sum()
+        return (largest >= 1 + self.share * (total - largest)) & (state.pulls.min() >= 3)
 
     def recommend(self, state: Counts) -> Array:
         """The arm that was played most."""
@@ -124,7 +124,7 @@ class Stage:
 
     @property
     def last(self) -> int:
-        """One past its last round."""
+        """Return the first round after this stage."""
         return self.first + self.arms * self.pulls
 
 
@@ -153,18 +153,18 @@ class Halving(Stopping):
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
         """Build it from public facts alone; every arm must fit in once per stage."""
-        built = cls(problem=problem, channel=channel)
-        if built.stages[0].pulls < 1:
-            least = problem.arms * len(built.stages)
+        policy = cls(problem=problem, channel=channel)
+        if policy.stages[0].pulls < 1:
+            least = problem.arms * len(policy.stages)
             raise InvalidValue(
                 f"horizon is {problem.horizon}; it must be at least {least} to halve "
                 f"{problem.arms} arms"
             )
-        return built
+        return policy
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """All stages."""
+        """All stages, in the order in which they are played."""
         number = max(1, math.ceil(math.log2(self.problem.arms)))
         stages: list[Stage] = []
         arms, first = self.problem.arms, 0
@@ -180,11 +180,11 @@ class Halving(Stopping):
         return HalvingState(**vars(super().init(outlook)), order=order, stage=jnp.int32(0))
 
     def propose(self, state: HalvingState, round: Array, stream: Stream) -> Array:
-        """The survivors of the last stage in turns."""
+        """Play the survivors of the last stage in turns."""
         firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
         arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
-        begun = (round >= firsts).sum() - 1
-        return state.order[(round - firsts[begun]) % arms[begun]]
+        current = (round >= firsts).sum() - 1
+        return state.order[(round - firsts[current]) % arms[current]]
 
     def ready(self, state: HalvingState, round: Array) -> Array:
         """A stage begins when the one before has all its answers."""
@@ -197,8 +197,8 @@ class Halving(Stopping):
         now = super().learn(state, action, memo, report, round)
         ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
         # Arms that the stage did not play keep their places behind it.
-        played = now.pulls[state.order] > 0
-        ranks = jnp.argsort(jnp.where(played, now.means[state.order], jnp.inf), stable=True)
+        is_played = now.pulls[state.order] > 0
+        ranks = jnp.argsort(jnp.where(is_played, now.means[state.order], jnp.inf), stable=True)
         keep = jnp.where(ends, 0.0, 1.0)
         return HalvingState(
             pulls=keep * now.pulls,

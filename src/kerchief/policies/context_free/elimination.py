@@ -72,15 +72,15 @@ class SuccessiveElimination(Counting):
         pulls = jnp.maximum(now.pulls, 1)
         level = self.width * jnp.log(self.union * pulls**2)
         width = self.channel.spread * jnp.sqrt(level / pulls)
-        known = now.pulls > 0
-        worst = jnp.where(known & state.alive, now.means + width, jnp.inf)
-        alive = state.alive & ~(known & (now.means - width > worst.min()))
+        is_played = now.pulls > 0
+        worst = jnp.where(is_played & state.alive, now.means + width, jnp.inf)
+        alive = state.alive & ~(is_played & (now.means - width > worst.min()))
         return State(**vars(now), alive=alive)
 
     def recommend(self, state: State) -> Array:
         """The survivor with the least mean report."""
-        known = state.alive & (state.pulls > 0)
-        return jnp.argmin(jnp.where(known, state.means, jnp.inf)).astype(jnp.int32)
+        is_candidate = state.alive & (state.pulls > 0)
+        return jnp.argmin(jnp.where(is_candidate, state.means, jnp.inf)).astype(jnp.int32)
 
 
 register(

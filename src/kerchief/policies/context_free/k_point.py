@@ -68,24 +68,26 @@ class KPoint(OnDomain):
         domain = domain_of(problem)
         noise = max(float(channel.spread) ** 2 - 1, 0.0)
         length = problem.lipschitz * math.sqrt(1 + domain.rank * noise)
-        made = cls(
+        policy = cls(
             problem=problem,
             radius=asked_around(problem),
             firmness=math.sqrt(problem.horizon) * length / domain.outer,
             questions=0 if questions is None else whole("questions", questions, low=2),
         )
         # Refuses a number of questions that cannot be.
-        whole("pairs", made.pairs)
-        return made
+        whole("pairs", policy.pairs)
+        return policy
 
     @property
     def pairs(self) -> int:
         """Half the number of questions, which must be even and at most twice the dimensions."""
-        most = 2 * self.domain.rank
-        asked = between("questions", self.questions or most, 2, most, closed=True)
-        if asked % 2:
-            raise InvalidValue(f"questions is {asked:g}; they come in pairs: give an even number")
-        return int(asked) // 2
+        largest = 2 * self.domain.rank
+        questions = between("questions", self.questions or largest, 2, largest, closed=True)
+        if questions % 2:
+            raise InvalidValue(
+                f"questions is {questions:g}; they come in pairs: give an even number"
+            )
+        return int(questions) // 2
 
     @property
     def step(self) -> float | Array:
@@ -104,8 +106,8 @@ class KPoint(OnDomain):
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
         """Points on opposite sides, along directions at right angles."""
         rank = self.domain.rank
-        drawn = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
-        aside = self.radius * (self.domain.basis() @ orthonormal(drawn)).T
+        normals = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
+        aside = self.radius * (self.domain.basis() @ orthonormal(normals)).T
         return jnp.concatenate([state.point + aside, state.point - aside])
 
     def answer(self, action: Array, losses: Array) -> Array:
@@ -119,8 +121,8 @@ class KPoint(OnDomain):
         directions = (action[: self.pairs] - action[self.pairs :]) / (2 * self.radius)
         scale = self.domain.rank / self.pairs * self.problem.lipschitz
         share = 1 - self.radius / self.domain.inner
-        moved = state.point - scale * self.step * (report @ directions)
-        return State(point=self.domain.project(moved, share))
+        new_point = state.point - scale * self.step * (report @ directions)
+        return State(point=self.domain.project(new_point, share))
 
 
 register(

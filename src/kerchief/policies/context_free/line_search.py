@@ -92,13 +92,13 @@ class LineSearch(OnDomain):
         if mode == "theory":
             channel.need_light("line-search")
         usual = 4.0 if mode == "theory" else 0.03
-        chosen = or_default("patience", patience, usual)
-        return cls(problem=problem, spread=channel.spread, patience=chosen)
+        multiplier = or_default("patience", patience, usual)
+        return cls(problem=problem, spread=channel.spread, patience=multiplier)
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """The whole line."""
+        """Start from the whole line, without any reports."""
         end = jnp.float64(self.domain.outer)
-        return self._begun(-end, end, jnp.int32(0))
+        return self._start_interval(-end, end, jnp.int32(0))
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
         """The quarter that was asked about least; of several, the first."""
@@ -112,22 +112,22 @@ class LineSearch(OnDomain):
     def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
         """Count a report about the present interval, and cut or look closer when there are enough.
 
-        One about an interval that was cut since is left out.
+        Ignore a report about an interval that was cut since.
         """
-        mine = (jnp.arange(3) == memo.which) & (memo.cuts == state.cuts)
-        pulls, total = state.pulls + mine, state.total + mine * report[0]
+        indicator = (jnp.arange(3) == memo.which) & (memo.cuts == state.cuts)
+        pulls, total = state.pulls + indicator, state.total + indicator * report[0]
         need = self.patience * (self.spread / state.level) ** 2 * self._log
         enough = pulls.min() >= need
         means = total / jnp.maximum(pulls, 1)
         worse = jnp.maximum(means[0], means[2]) - means.min() >= 3 * state.level
         places, upper = self._places(state), means[0] > means[2]
-        cut = self._begun(
+        shortened = self._start_interval(
             jnp.where(upper, places[0], state.left),
             jnp.where(upper, state.right, places[2]),
             state.cuts + 1,
         )
         level = jnp.where(enough, state.level / 2, state.level)
-        kept = State(
+        refined = State(
             left=state.left,
             right=state.right,
             pulls=pulls,
@@ -135,7 +135,7 @@ class LineSearch(OnDomain):
             level=level,
             cuts=state.cuts,
         )
-        pairs = {name: (getattr(cut, name), getattr(kept, name)) for name in vars(kept)}
+        pairs = {name: (getattr(shortened, name), getattr(refined, name)) for name in vars(refined)}
         return State(**{k: jnp.where(enough & worse, *pair) for k, pair in pairs.items()})
 
     def recommend(self, state: State) -> Array:
@@ -144,14 +144,14 @@ class LineSearch(OnDomain):
 
     @property
     def _log(self) -> float:
-        """What chances of failure cost: ln T."""
+        """The factor ln T in the number of reports, which bounds the chance of failure."""
         return max(math.log(self.problem.horizon), 1.0)
 
-    def _begun(self, left: Array, right: Array, cuts: Array) -> State:
-        """An interval of which nothing is known."""
-        nothing = jnp.zeros(3, jnp.float64)
-        level = self.problem.lipschitz * (right - left) / 8
-        return State(left=left, right=right, pulls=nothing, total=nothing, level=level, cuts=cuts)
+    def _start_interval(self, lower: Array, upper: Array, cuts: Array) -> State:
+        """Build the state of an interval without any reports."""
+        zeros = jnp.zeros(3, jnp.float64)
+        level = self.problem.lipschitz * (upper - lower) / 8
+        return State(left=lower, right=upper, pulls=zeros, total=zeros, level=level, cuts=cuts)
 
     def _places(self, state: State) -> Array:
         """The three inner quarters."""

@@ -127,7 +127,7 @@ class Tsallis(Armed):
         )
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
-        """An arm by its weight."""
+        """Draw an arm with a probability equal to its weight."""
         passed = jnp.cumsum(state.weights) < stream.uniform(1)
         return jnp.minimum(passed.sum(), self.problem.arms - 1).astype(jnp.int32)
 
@@ -137,8 +137,8 @@ class Tsallis(Armed):
 
     def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
         """Estimate every arm's loss, then weigh the arms for the next round."""
-        mine = jnp.arange(self.problem.arms) == action
-        estimates = memo.start + mine * (self._loss(report) - memo.start) / memo.weights
+        indicator = jnp.arange(self.problem.arms) == action
+        estimates = memo.start + indicator * (self._loss(report) - memo.start) / memo.weights
         losses = state.losses + estimates
         return State(losses=losses, weights=tsallis_weights(losses, self._rate(round + 1)))
 
@@ -147,7 +147,7 @@ class Tsallis(Armed):
         return jnp.argmax(state.weights).astype(jnp.int32)
 
     def _rate(self, round: Array) -> Array:
-        """η in a round, from 0."""
+        """Return the learning rate η of a round; rounds are counted from 0."""
         return self.rate / jnp.sqrt(round + 1.0 + self.late)
 
     def _start(self, weights: Array, rate: Array) -> Array:

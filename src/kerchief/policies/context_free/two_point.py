@@ -137,11 +137,11 @@ def _length(problem: ContextFreeProblem, channel: Channel) -> float:
     A slope along a random direction has a mean square of at most G²/d, instead of G², and noise
     adds to it. Bounded reports beyond G are coins: their squares are alike for every slope.
     """
-    rank, most = domain_of(problem).rank, problem.lipschitz
-    if channel.high is not None and channel.high > most:
+    rank, lipschitz = domain_of(problem).rank, problem.lipschitz
+    if channel.high is not None and channel.high > lipschitz:
         return float(rank * channel.high)
-    noise = max(float(channel.spread) ** 2 - most**2, 0.0)
-    return rank * math.sqrt(most**2 / rank + noise)
+    noise = max(float(channel.spread) ** 2 - lipschitz**2, 0.0)
+    return rank * math.sqrt(lipschitz**2 / rank + noise)
 
 
 _register = partial(

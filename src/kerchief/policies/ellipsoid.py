@@ -1,4 +1,4 @@
-"""What bandits share that are optimistic over an ellipsoid around a (noisy) estimate."""
+"""Base classes of policies that are optimistic over an ellipsoid around an estimate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class State:
 
 @struct
 class Fit:
-    """What a billboard says of an estimate: itself, and the inverse of its matrix."""
+    """A published estimate and the inverse of its regularized Gram matrix."""
 
     estimate: Array
     inverse: Array
@@ -59,12 +59,12 @@ class Optimist(Policy):
     """One running total of what users report, and the arm with the highest upper bound."""
 
     question: ClassVar[str] = "moments"
-    """The name of the one query."""
+    """Name of the only query."""
     query: BoundedSum
 
     @property
     def queries(self) -> Mapping[str, BoundedSum]:
-        """One: a running total."""
+        """The only query, a running total."""
         return {self.question: self.query}
 
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
@@ -128,7 +128,7 @@ class Ellipsoid(Patient, Optimist):
     mode: Mode = static()
 
     @classmethod
-    def _built(
+    def _build(
         cls, query: Any, problem: Problem, *, mode: Mode, exploration: float, damping: float
     ) -> Self:
         return cls(
@@ -160,7 +160,7 @@ class Ellipsoid(Patient, Optimist):
         return gram, moment
 
     def _matrix_noise(self, noise: Array) -> Array:
-        """Deviation of the noise on the matrix, where that on a release's coordinates is given."""
+        """Deviation of the noise on the matrix, from that on the coordinates of a release."""
         return noise
 
     def _theory_width(self, state: Tree) -> tuple[Array, Array, Array]:
@@ -168,7 +168,7 @@ class Ellipsoid(Patient, Optimist):
         raise NotImplementedError
 
     def _tuned_width(self, state: Tree) -> tuple[Array, Array, Array]:
-        """The same with documented multipliers, chosen on unreported seeds."""
+        """Regularizer, eigenvalue floor and width with multipliers chosen on unreported seeds."""
         raise NotImplementedError
 
 
@@ -180,12 +180,12 @@ def shifted(query: Any, problem: Problem, mode: Mode) -> float:
 
 def posted(model: T) -> T:
     """A model as it is posted: its numbers in float32."""
-    made: T = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), model)
-    return made
+    cast: T = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), model)
+    return cast
 
 
 def hopeful(kept: Array, score: Array, width: Array) -> Array:
-    """Those of the arms kept so far whose upper bound reaches the best lower one: at least one."""
+    """Keep the arms whose upper bound reaches the best lower bound: at least one."""
     best = jnp.where(kept, score - width, -jnp.inf).max()
     return kept & (score + width >= best)
 

@@ -101,9 +101,9 @@ class Combiner(Patient):
 
     @property
     def queries(self) -> Mapping[str, Pair]:
-        """The one that all learners pose."""
-        posed: Mapping[str, Pair] = self.learners[0].queries  # type: ignore[assignment]
-        return posed
+        """The query that all learners share."""
+        queries: Mapping[str, Pair] = self.learners[0].queries  # type: ignore[assignment]
+        return queries
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Nobody was followed yet; the first will be."""
@@ -120,50 +120,55 @@ class Combiner(Patient):
 
     def update(self, state: State, name: str, release: Release) -> State:
         """Let learners learn, count the reward for the one that was followed, and choose anew."""
-        latest, seen = state.seen.next(self.queries["pair"], release)
+        latest, total = state.seen.next(self.queries["pair"], release)
         followed = jnp.arange(len(self.learners)) == state.posted
         mean = state.rewards / jnp.maximum(1.0, state.plays)
-        counted = dataclasses.replace(
+        counted_state = dataclasses.replace(
             state,
-            seen=seen,
-            learners=self._learned(state, name, release),
+            seen=total,
+            learners=self._update_learners(state, name, release),
             plays=state.plays + followed,
             rewards=state.rewards + followed * latest.reward,
             shortfall=state.shortfall + followed * (mean - latest.reward),
         )
-        tested = dataclasses.replace(counted, active=self._active(counted))
+        tested_state = dataclasses.replace(counted_state, active=self._active(counted_state))
         # The index that is posted now is for the users until the next posting, and so is this one.
         due = self.refreshes(Clock(round=release.count - 1, since={}))
-        score = jnp.where(tested.active, self._score(tested), -jnp.inf)
-        chosen = jnp.argmax(score).astype(jnp.int32)
-        return dataclasses.replace(tested, posted=jnp.where(due, chosen, state.posted))
+        score = jnp.where(tested_state.active, self._score(tested_state), -jnp.inf)
+        leader = jnp.argmax(score).astype(jnp.int32)
+        return dataclasses.replace(tested_state, posted=jnp.where(due, leader, state.posted))
 
     def publish(self, state: State) -> Model:
         """All models, and whom to follow."""
         pairs = zip(self.learners, state.learners, strict=True)
-        return Model(learners=tuple(one.publish(own) for one, own in pairs), posted=state.posted)
+        return Model(
+            learners=tuple(learner.publish(memory) for learner, memory in pairs),
+            posted=state.posted,
+        )
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """What the learner that is followed would choose."""
         pairs = zip(self.learners, model.learners, strict=True)
-        return jnp.stack([one.act(own, arms, clock, stream) for one, own in pairs])[model.posted]
+        return jnp.stack([learner.act(part, arms, clock, stream) for learner, part in pairs])[
+            model.posted
+        ]
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward: one report, whoever was followed."""
         return self.learners[0].record(model.learners[0], arms, action, reward)
 
-    def _learned(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
-        """Every learner learns from every report."""
+    def _update_learners(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
+        """Update every learner with the report."""
         pairs = zip(self.learners, state.learners, strict=True)
-        return tuple(one.update(own, name, release) for one, own in pairs)
+        return tuple(learner.update(memory, name, release) for learner, memory in pairs)
 
     def _variance(self, state: State) -> Array:
-        """Of a reported reward: its own and that of the noise."""
+        """Variance of a reported reward: that of the reward and that of the noise."""
         noise = state.seen.variance / jnp.maximum(1, state.seen.count)
         return self.spread**2 + noise / self.queries["pair"].balance ** 2
 
     def _active(self, state: State) -> Array:
-        """Drop whoever is worse than another for sure; the best stays, and so do the unseen."""
+        """Drop learners that are surely worse than another; unplayed ones stay."""
         plays = jnp.maximum(1.0, state.plays)
         mean, doubt = state.rewards / plays, self.caution * jnp.sqrt(self._variance(state) / plays)
         floor = jnp.where(state.plays > 0, mean - doubt, -jnp.inf).max()
@@ -171,7 +176,7 @@ class Combiner(Patient):
         return state.active & ((hope >= floor) | (state.plays == 0))
 
     def _score(self, state: State) -> Array:
-        """The learner that was followed least comes first."""
+        """Score learners so that the one that was followed least comes first."""
         return -state.plays
 
 
@@ -200,7 +205,7 @@ def printed_constants(horizon: int, dim: int, epsilon: float) -> Constants:
     eigenvalues = tuple(2.0**i / root for i in range(count))
     regrets = (
         log * size * (1 + 1 / (epsilon * root)),
-        *(log * size / (epsilon * one) for one in eigenvalues[1:]),
+        *(log * size / (epsilon * eigenvalue) for eigenvalue in eigenvalues[1:]),
     )
     powers = (0.75, *(0.5 for _ in eigenvalues[1:]))
     pull = size * math.sqrt(horizon)
@@ -209,12 +214,12 @@ def printed_constants(horizon: int, dim: int, epsilon: float) -> Constants:
         *(epsilon / (log * pull) for _ in eigenvalues[1:]),
     )
     tail = 288 * math.log(horizon**3 * count / _FAILURE)
-    others = sum(1 / rate for rate in rates)
+    inverse_rates = sum(1 / rate for rate in rates)
     offsets = tuple(
         bound * horizon ** (power - 1)
         + _factor(power) * bound ** (1 / power) * rate ** ((1 - power) / power)
         + tail * rate
-        + (others - 1 / rate) / horizon
+        + (inverse_rates - 1 / rate) / horizon
         for bound, power, rate in zip(regrets, powers, rates, strict=True)
     )
     return Constants(eigenvalues=eigenvalues, regrets=regrets, powers=powers, offsets=offsets)
@@ -247,12 +252,12 @@ class PrintedCombiner(Combiner):
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
         bar, *guesses = constants.eigenvalues
         first = PrintedAnytime.promised(problem, epsilon, delta, least=bar, power=0.125)
-        others = (
+        fixed_horizon = (
             PrintedLinUCB.promised(problem, epsilon, delta, least=guess, power=0.125)
             for guess in guesses
         )
         return cls(
-            learners=(first, *others),
+            learners=(first, *fixed_horizon),
             spread=1.0,
             caution=1.7,
             slowness=0.0,
@@ -267,9 +272,9 @@ class PrintedCombiner(Combiner):
         """After every user."""
         return True
 
-    def _learned(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
-        """Others only note that there was a release, so that they know their next report."""
-        new = super()._learned(state, name, release)
+    def _update_learners(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
+        """Update the learner that was followed; the others only note the release."""
+        new = super()._update_learners(state, name, release)
         return tuple(
             jax.tree.map(
                 lambda learned, idle, i=i: jnp.where(state.posted == i, learned, idle),

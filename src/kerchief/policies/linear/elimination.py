@@ -44,10 +44,10 @@ class Elimination(Batchwise, LinUCB):
         numbers = TUNED["elimination"]
         narrow = mode == "tuned" and exploration is None
         explored = numbers["exploration"] if narrow else exploration
-        made = LinUCB.of(problem, mode=mode, exploration=explored)
+        base = LinUCB.of(problem, mode=mode, exploration=explored)
         batches = growing(problem.horizon, first=200, growth=2.0)
-        query = dataclasses.replace(made.query, batches=batches)
-        return cls(**(vars(made) | {"query": query, "damping": numbers["damping"]}))
+        query = dataclasses.replace(base.query, batches=batches)
+        return cls(**(vars(base) | {"query": query, "damping": numbers["damping"]}))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design over them."""

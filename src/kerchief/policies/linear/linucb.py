@@ -52,7 +52,7 @@ class LinUCB(Ellipsoid, Totals):
         usual = 1.0 if mode == "theory" else numbers["exploration"]
         explored = or_default("exploration", exploration, usual)
         query, damping = Regression.of(problem), numbers["damping"]
-        return cls._built(query, problem, mode=mode, exploration=explored, damping=damping)
+        return cls._build(query, problem, mode=mode, exploration=explored, damping=damping)
 
     def _theory_width(self, state: State) -> tuple[Array, Array, Array]:
         """The confidence set of `linucb.md`; without noise it is OFUL's."""
@@ -99,8 +99,8 @@ class PaperLinUCB(LinUCB):
         >>> round(PaperLinUCB.printed(facts).log_horizon, 3)
         4.605
         """
-        made = LinUCB.of(problem, mode="theory")
-        return cls(**vars(made), log_horizon=math.log(problem.horizon))
+        base = LinUCB.of(problem, mode="theory")
+        return cls(**vars(base), log_horizon=math.log(problem.horizon))
 
     def _theory_width(self, state: State) -> tuple[Array, Array, Array]:
         """The printed regularizer and width; without noise, a ridge of one."""

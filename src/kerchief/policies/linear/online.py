@@ -125,11 +125,11 @@ class OnlineLinUCB(Patient, Optimist):
 
     def update(self, state: State, name: str, release: Release) -> State:
         """Let the learner take a step, and count its point among those that are averaged."""
-        latest, seen = state.seen.next(self.query, release)
+        latest, total = state.seen.next(self.query, release)
         point, x = self.learner.point(state.learner), latest.features
         square = (x**2).sum()
         return State(
-            seen=seen,
+            seen=total,
             learner=self.learner.step(
                 state.learner, self.gradient(latest, point), self._curvature(latest.variance)
             ),
@@ -139,7 +139,7 @@ class OnlineLinUCB(Patient, Optimist):
         )
 
     def gradient(self, report: Report, point: Array) -> Array:
-        """Of the loss (⟨x̃, θ⟩ - ỹ)² - σ² ‖θ‖² + ridge ‖θ‖², at a point."""
+        """Gradient at a point of the loss (⟨x̃, θ⟩ - ỹ)² - σ² ‖θ‖² + ridge ‖θ‖²."""
         x, slope = report.features, report.features @ point - report.reward
         return 2 * slope * x - 2 * (report.variance * self.query.noisy - self.ridge) * point
 
@@ -159,7 +159,7 @@ class OnlineLinUCB(Patient, Optimist):
         return jnp.argmax(jnp.where(arms.allowed, x @ model.estimate + bonus, -jnp.inf))
 
     def _curvature(self, variance: Array) -> Array:
-        """What E ‖x̃‖² gives for the loss, at most."""
+        """Bound on the curvature of the loss, which is that of E ‖x̃‖²."""
         return 2 * (self.query.norm**2 + float(self.query.noisy.sum()) * variance)
 
     def _width(self, state: State) -> Array:

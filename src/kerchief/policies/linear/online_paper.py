@@ -73,10 +73,10 @@ def printed_square(
     return regret, square
 
 
-def _printed(
+def _compute_constants(
     *, std: float, least: float, threshold: float, radius: float, horizon: int
 ) -> dict[str, float]:
-    """What Algorithm 1 is told for so many users: Δ², G, M, the bound on Σ ‖θ_t - θ*‖², ln(T/α)."""
+    """Compute Δ², G, M, the bound on Σ ‖θ_t - θ*‖² and ln(T/α) for a number of users."""
     extra = threshold if least <= threshold else 0.0
     steepest = printed_gradient_bound(std=std, perturbation=extra, radius=radius, horizon=horizon)
     regret, square = printed_square(
@@ -140,7 +140,7 @@ class PrintedLinUCB(OnlineLinUCB):
             mode="theory",
             spread=(problem.high - problem.low) / 2,
             scale=math.sqrt(math.log(1 / delta)) / epsilon,
-            **_printed(std=std, least=low, threshold=bar, radius=radius, horizon=horizon),
+            **_compute_constants(std=std, least=low, threshold=bar, radius=radius, horizon=horizon),
         )
 
     def update(self, state: State, name: str, release: Release) -> State:
@@ -201,36 +201,38 @@ class PrintedAnytime(PrintedLinUCB):
         last = vars(parts[-1])
         return cls(
             **last | {"learner": Doubling(learner=last["learner"], forgetful=True)},
-            epochs={name: tuple(getattr(one, name) for one in parts) for name in _TOLD},
+            epochs={
+                name: tuple(getattr(part, name) for part in parts) for name in _EPOCH_CONSTANTS
+            },
         )
 
     def update(self, state: State, name: str, release: Release) -> State:
         """Learn as in this epoch; its last user leaves nothing behind."""
-        after = PrintedLinUCB.update(self._now(state), state, name, release)
-        kept = after.learner.length == state.learner.length
+        after = PrintedLinUCB.update(self._at_epoch(state), state, name, release)
+        is_same_epoch = after.learner.length == state.learner.length
         return dataclasses.replace(
             after,
-            gram=kept * after.gram,
-            moment=kept * after.moment,
-            distance=kept * after.distance,
+            gram=is_same_epoch * after.gram,
+            moment=is_same_epoch * after.moment,
+            distance=is_same_epoch * after.distance,
         )
 
     def publish(self, state: State) -> Model:
         """The ellipsoid of this epoch."""
-        return PrintedLinUCB.publish(self._now(state), state)
+        return PrintedLinUCB.publish(self._at_epoch(state), state)
 
-    def _now(self, state: State) -> PrintedAnytime:
-        """With the constants of the present epoch."""
+    def _at_epoch(self, state: State) -> PrintedAnytime:
+        """Return this policy with the constants of the present epoch."""
         epoch = jnp.round(jnp.log2(state.learner.length)).astype(jnp.int32)
-        told: Any = {name: jnp.array(each)[epoch] for name, each in self.epochs.items()}
-        return dataclasses.replace(self, **told)
+        constants: Any = {name: jnp.array(values)[epoch] for name, values in self.epochs.items()}
+        return dataclasses.replace(self, **constants)
 
     def _steps(self, state: State) -> Array:
         steps: Array = state.learner.inner.steps
         return steps
 
 
-_TOLD = ("ridge", "steepest", "regret", "square", "log")
+_EPOCH_CONSTANTS = ("ridge", "steepest", "regret", "square", "log")
 _SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
 _register = partial(
     register,

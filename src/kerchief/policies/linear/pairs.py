@@ -46,12 +46,12 @@ class ReleasedTotal:
 
     @classmethod
     def nothing(cls, query: Pair) -> Self:
-        """Before any user."""
+        """Return the total before any user."""
         zero = jnp.zeros(query.size, jnp.float64)
         return cls(total=zero, count=jnp.int32(0), variance=jnp.float64(0))
 
     def next(self, query: Pair, release: Release) -> tuple[Report, ReleasedTotal]:
-        """The report that this release adds, and what was seen then."""
+        """Return the report that this release adds, and the new total."""
         variance = release.noise**2
         x, y = query.split(release.total - self.total)
         latest = Report(features=x, reward=y, variance=jnp.maximum(0.0, variance - self.variance))
@@ -87,7 +87,7 @@ class PairLinUCB(Ellipsoid):
     ) -> PairLinUCB:
         """Build it from public facts alone; by default exploration is 1 in theory, 0.2 tuned."""
         explored = or_default("exploration", exploration, 1.0 if mode == "theory" else 0.2)
-        return cls._built(Pair.of(problem), problem, mode=mode, exploration=explored, damping=1.0)
+        return cls._build(Pair.of(problem), problem, mode=mode, exploration=explored, damping=1.0)
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: empty sums."""
@@ -102,11 +102,11 @@ class PairLinUCB(Ellipsoid):
 
     def update(self, state: State, name: str, release: Release) -> State:
         """Add the products of one report, less what noise adds to them on average."""
-        latest, seen = state.seen.next(self.query, release)
+        latest, total = state.seen.next(self.query, release)
         x, y = latest.features, latest.reward
         excess = jnp.diag(latest.variance * self.query.noisy)
         return State(
-            seen=seen,
+            seen=total,
             gram=state.gram + x[:, None] * x[None, :] - excess,
             moment=state.moment + y * x,
             square=state.square + y**2,
@@ -131,8 +131,8 @@ class PairLinUCB(Ellipsoid):
         vector_noise = 2 * sigma * jnp.sqrt(power * (2 * (dim * _FIVES + logs) + jnp.log(power)))
         ridge, least = self.regularizer + 2 * matrix_noise, self.regularizer + matrix_noise
         growth = dim * jnp.log1p(count * bound**2 / (dim * self.regularizer))
-        spread = jnp.sqrt(self.spread**2 + variance / self.query.balance**2)
-        sampling = spread * jnp.sqrt(2 * logs + growth)
+        deviation = jnp.sqrt(self.spread**2 + variance / self.query.balance**2)
+        sampling = deviation * jnp.sqrt(2 * logs + growth)
         bias = self.radius * jnp.sqrt(ridge + matrix_noise)
         return ridge, least, sampling + bias + vector_noise / jnp.sqrt(least)
 

@@ -149,10 +149,10 @@ class Batched(Batchwise):
         bounds a gradient in units of the longest; `changes` are numbers in place of the mode's own.
         """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
-        spread = problem.high - problem.low
+        span = problem.high - problem.low
         usual = growing(problem.horizon, first=_first(problem), growth=_GROWTH)
         batches = usual if batches is None else increasing("batches", batches) or usual
-        longest = spread * problem.norm * (positive("clip", clip) if mode == "tuned" else 1.0)
+        longest = span * problem.norm * (positive("clip", clip) if mode == "tuned" else 1.0)
         steps = PreconditionedSteps(steps=_STEPS)
         plain = GradientDescent(steps=_PLAIN_STEPS, radius=problem.radius, clip=longest)
         loss = GLMLoss.of(
@@ -171,7 +171,7 @@ class Batched(Batchwise):
             radius=problem.radius,
             steepest=link.steepest(largest_score),
             bend=link.self_concordance(largest_score),
-            spread=spread,
+            spread=span,
             confidence=_FAILURE,
             mode=mode,
             **(numbers | changes),
@@ -183,18 +183,18 @@ class Batched(Batchwise):
         return {"curvature": self.curvature, "fit": self.loss}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: nothing known."""
-        dim, many = self.curvature.dim, len(self.curvature.batches)
+        """Return the state before any user."""
+        dim, count = self.curvature.dim, len(self.curvature.batches)
         return State(
             total=jnp.zeros(self.curvature.size, jnp.float64),
             noise=jnp.float64(0),
             batch=jnp.int32(0),
             told=Told(
-                gram=jnp.zeros((many, dim, dim), jnp.float64),
-                shake=jnp.zeros(many, jnp.float64),
-                estimate=jnp.zeros((many, dim), jnp.float64),
-                jitter=jnp.zeros(many, jnp.float64),
-                users=jnp.zeros(many, jnp.int32),
+                gram=jnp.zeros((count, dim, dim), jnp.float64),
+                shake=jnp.zeros(count, jnp.float64),
+                estimate=jnp.zeros((count, dim), jnp.float64),
+                jitter=jnp.zeros(count, jnp.float64),
+                users=jnp.zeros(count, jnp.int32),
             ),
             noisy=outlook["curvature"].noisy,
         )
@@ -213,20 +213,25 @@ class Batched(Batchwise):
 
     def update(self, state: State, name: str, release: Released) -> State:
         """A matrix is what the total has grown by; a fit closes the batch."""
-        now, told = state.batch, state.told
+        now, batches = state.batch, state.told
         if name == "curvature":
-            grown = self.curvature.split(release.total - state.total)[0]
+            growth = self.curvature.split(release.total - state.total)[0]
             shake = jnp.sqrt(jnp.maximum(0, release.noise**2 - state.noise**2))
-            gram, shakes = _put(told.gram, now, grown), _put(told.shake, now, shake)
-            told = dataclasses.replace(told, gram=gram, shake=shakes)
-            return dataclasses.replace(state, total=release.total, noise=release.noise, told=told)
-        told = dataclasses.replace(
-            told,
-            estimate=_put(told.estimate, now, release.point),
-            jitter=_put(told.jitter, now, release.noise),
-            users=_put(told.users, now, release.count),
+            gram, shakes = (
+                _replace_row(batches.gram, now, growth),
+                _replace_row(batches.shake, now, shake),
+            )
+            batches = dataclasses.replace(batches, gram=gram, shake=shakes)
+            return dataclasses.replace(
+                state, total=release.total, noise=release.noise, told=batches
+            )
+        batches = dataclasses.replace(
+            batches,
+            estimate=_replace_row(batches.estimate, now, release.point),
+            jitter=_replace_row(batches.jitter, now, release.noise),
+            users=_replace_row(batches.users, now, release.count),
         )
-        return dataclasses.replace(state, batch=now + 1, told=told)
+        return dataclasses.replace(state, batch=now + 1, told=batches)
 
     def publish(self, state: State) -> Model:
         """The confidence set of every batch."""
@@ -240,18 +245,20 @@ class Batched(Batchwise):
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design; at last the best of them."""
-        kept = survivors(model, arms)
+        candidates = survivors(model, arms)
 
         def explore() -> Array:
             scaled = jnp.sqrt(self._weights(model, arms.features))[:, None] * arms.features
-            return self._mixed(near_optimal(scaled, kept), model, scaled, kept).draw(stream)
+            return self._mix_design(
+                near_optimal(scaled, candidates), model, scaled, candidates
+            ).draw(stream)
 
         def settle() -> Array:
             score = arms.features @ _latest(model.estimate, model.known)
-            return jnp.argmax(jnp.where(kept, score, -jnp.inf))
+            return jnp.argmax(jnp.where(candidates, score, -jnp.inf))
 
-        chosen: Array = jax.lax.cond(clock.round < self.curvature.batches[-1], explore, settle)
-        return chosen
+        arm: Array = jax.lax.cond(clock.round < self.curvature.batches[-1], explore, settle)
+        return arm
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, its weight in the matrix, and its reward."""
@@ -267,15 +274,15 @@ class Batched(Batchwise):
         largest_score = self.radius * self.curvature.norm
         score = jnp.clip(x @ model.estimate[0], -largest_score, largest_score)
         unsure = jnp.minimum(2 * largest_score, model.width[0] * lengths(x, model.shape[0]))
-        known = jnp.exp(-self.doubt * jnp.where(model.known > 0, unsure, 0))
-        return jnp.clip(known * link_named(self.loss.link).slope(score) / self.steepest, 0, 1)
+        discount = jnp.exp(-self.doubt * jnp.where(model.known > 0, unsure, 0))
+        return jnp.clip(discount * link_named(self.loss.link).slope(score) / self.steepest, 0, 1)
 
-    def _mixed(self, design: Design, model: Model, scaled: Array, kept: Array) -> Design:
-        """A user's own design, mixed with that for all: arms that the last matrix knows least."""
+    def _mix_design(self, design: Design, model: Model, scaled: Array, candidates: Array) -> Design:
+        """Mix a user's own design with one for all users, on arms that are known least."""
         last = jnp.maximum(model.known - 1, 0)
-        spread = jnp.maximum(lengths(scaled, jnp.asarray(model.shape)[last]) ** 2, _LEAST)
-        spread = jnp.where(kept, spread, 0)
-        sharp = (spread / spread.max()) ** math.log(spread.size)
+        variances = jnp.maximum(lengths(scaled, jnp.asarray(model.shape)[last]) ** 2, _LEAST)
+        variances = jnp.where(candidates, variances, 0)
+        sharp = (variances / variances.max()) ** math.log(variances.size)
         learned = jnp.where(model.known > 0, self.learned, 0)
         weights = (1 - learned) * design.weights + learned * sharp / sharp.sum()
         return dataclasses.replace(design, weights=weights)
@@ -286,19 +293,19 @@ class Batched(Batchwise):
         return self.damping * self.steepest * spectral
 
     def _matrices(self, state: State) -> Array:
-        """Those of all batches with their ridge, floored where noise may have turned them."""
+        """Matrices of all batches with their ridge, floored where noise may have turned them."""
         ridge, unit = self.ridge + self._extra(state), jnp.eye(self.curvature.dim)
         matrices = self.steepest * state.told.gram + ridge[:, None, None] * unit
         return jax.vmap(floored)(matrices, 0.1 * ridge) if state.noisy else matrices
 
     def _widths(self, state: State) -> Array:
-        """Of each set: one when tuned, the radius of `batched.md` in theory mode."""
+        """Width of each set: one when tuned, in theory the radius of `batched.md`."""
         if self.mode == "tuned":
             return jnp.ones(len(self.curvature.batches))
-        told, ridge = state.told, self.ridge + self._extra(state)
+        batches, ridge = state.told, self.ridge + self._extra(state)
         facts = Facts(
             dim=self.curvature.dim,
-            users=told.users,
+            users=batches.users,
             ridge=ridge,
             radius=self.radius,
             norm=self.curvature.norm,
@@ -307,32 +314,32 @@ class Batched(Batchwise):
             bend=self.bend,
             log=jnp.log(4.0 * len(self.curvature.batches) / jnp.asarray(self.confidence)),
         )
-        left = 0 * ridge
+        loss_excess = 0 * ridge
         if state.noisy:
-            left = excess(
-                facts, steps=self.loss.minimizer.steps, clip=self.loss.clip, noise=told.jitter
+            loss_excess = excess(
+                facts, steps=self.loss.minimizer.steps, clip=self.loss.clip, noise=batches.jitter
             )
-        return math.sqrt(9 / 8) * distance(facts, told.estimate, left)
+        return math.sqrt(9 / 8) * distance(facts, batches.estimate, loss_excess)
 
 
 def survivors(model: Model, arms: Arms) -> Array:
     """The allowed arms that no batch rules out, one after the other: at least one."""
-    x, kept = arms.features, arms.allowed
+    x, candidates = arms.features, arms.allowed
     for batch in range(model.estimate.shape[0]):
         score = x @ model.estimate[batch]
         width = model.width[batch] * lengths(x, model.shape[batch])
-        kept = kept & (hopeful(kept, score, width) | (batch >= model.known))
-    return kept
+        candidates = candidates & (hopeful(candidates, score, width) | (batch >= model.known))
+    return candidates
 
 
-def _put(rows: Array, batch: Array, value: Array) -> Array:
-    """The rows with one of them replaced; a state that was restored is plain NumPy."""
+def _replace_row(rows: Array, batch: Array, value: Array) -> Array:
+    """Replace the row of a batch; a state that was restored is plain NumPy."""
     return jnp.asarray(rows).at[batch].set(value)
 
 
-def _latest(estimates: Array, known: Array) -> Array:
+def _latest(estimates: Array, batches: Array) -> Array:
     """The last estimate, or zero before there is one."""
-    return jnp.where(known > 0, estimates[known - 1], 0)
+    return jnp.where(batches > 0, estimates[batches - 1], 0)
 
 
 _FAILURE = 0.05
@@ -361,13 +368,13 @@ def _first(problem: Problem) -> int:
 def _theory(problem: Problem, batches: int) -> dict[str, float]:
     """The constants behind the radius of `batched.md`, section 3."""
     link, largest_score, dim = link_named(problem.link), problem.radius * problem.norm, problem.dim
-    spread, log = problem.high - problem.low, math.log(4 * batches / _FAILURE)
-    most = problem.horizon * link.steepest(largest_score) * problem.norm**2
-    tail = dim * math.log(2) + log + dim / 2 * math.log1p(most / dim)
+    span, log = problem.high - problem.low, math.log(4 * batches / _FAILURE)
+    largest = problem.horizon * link.steepest(largest_score) * problem.norm**2
+    tail = dim * math.log(2) + log + dim / 2 * math.log1p(largest / dim)
     with jax.ensure_compile_time_eval():
         level = float(link.slope(jnp.float64(0)))
     return {
-        "ridge": 2 * spread * tail / (problem.radius + 1 / (2 * spread)),
+        "ridge": 2 * span * tail / (problem.radius + 1 / (2 * span)),
         # λ is at least eight times what the noise of a matrix can be, in the spectral norm.
         "damping": 8 * math.sqrt((dim + 1) * (log + math.log(2 * dim)) / (2 * dim)),
         "shrinkage": 1.0,

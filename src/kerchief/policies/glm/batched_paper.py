@@ -42,8 +42,8 @@ def recursion(horizon: int) -> tuple[int, ...]:
     >>> recursion(20_000)
     (286, 573, 5433)
     """
-    many = max(2, math.ceil(math.log2(math.log2(max(4, horizon)))))
-    alpha = horizon ** (1 / (2 - 2.0 ** (2 - many)))
+    batches = max(2, math.ceil(math.log2(math.log2(max(4, horizon)))))
+    alpha = horizon ** (1 / (2 - 2.0 ** (2 - batches)))
     sizes = [alpha, alpha]
     while sum(sizes) < horizon:
         sizes.append(alpha * math.sqrt(sizes[-1]))
@@ -56,11 +56,11 @@ def _published(problem: Problem, *, mode: Mode) -> Batched:
     batches = recursion(problem.horizon)
     if mode == "tuned":
         return Batched.of(problem, batches=batches)
-    log, spread = math.log(problem.horizon), problem.high - problem.low
-    width = 30 * spread * problem.radius * math.sqrt(problem.dim * log)
+    log, span = math.log(problem.horizon), problem.high - problem.low
+    width = 30 * span * problem.radius * math.sqrt(problem.dim * log)
     proved = Batched.of(problem, mode=mode, batches=batches)
     return dataclasses.replace(
-        proved, mode="tuned", ridge=20 * spread * problem.dim * log, exploration=width
+        proved, mode="tuned", ridge=20 * span * problem.dim * log, exploration=width
     )
 
 

@@ -39,29 +39,29 @@ class BatchedSums(Batchwise, OnlineGLM):
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> BatchedSums:
         """Build it from public facts alone."""
-        made, first = OnlineGLM.of(problem, mode=mode), _FIRST * problem.dim
+        base, first = OnlineGLM.of(problem, mode=mode), _FIRST * problem.dim
         batches = growing(
             problem.horizon, first=max(1, min(first, problem.horizon // 10)), growth=_GROWTH
         )
-        query = dataclasses.replace(made.query, batches=batches)
+        query = dataclasses.replace(base.query, batches=batches)
         changes = {"exploration": _EXPLORATION} if mode == "tuned" else {}
-        return cls(**(vars(made) | {"query": query} | changes))
+        return cls(**(vars(base) | {"query": query} | changes))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, by a design over √μ' x; at last the best one."""
         x, score = arms.features, arms.features @ model.estimate
-        kept = hopeful(arms.allowed, score, model.width * lengths(x, model.inverse))
+        candidates = hopeful(arms.allowed, score, model.width * lengths(x, model.inverse))
 
         def explore() -> Array:
             largest_score = self.radius * self.query.norm
             slope = link_named(self.link).slope(jnp.clip(score, -largest_score, largest_score))
-            return near_optimal(jnp.sqrt(slope)[:, None] * x, kept).draw(stream)
+            return near_optimal(jnp.sqrt(slope)[:, None] * x, candidates).draw(stream)
 
         def settle() -> Array:
-            return jnp.argmax(jnp.where(kept, score, -jnp.inf))
+            return jnp.argmax(jnp.where(candidates, score, -jnp.inf))
 
-        chosen: Array = jax.lax.cond(clock.round < self.query.batches[-1], explore, settle)
-        return chosen
+        arm: Array = jax.lax.cond(clock.round < self.query.batches[-1], explore, settle)
+        return arm
 
 
 register(

@@ -118,17 +118,17 @@ class ECOLog(Totals):
         """Solve both problems, and report the step and what it adds to the other sums."""
         x = clip_features(arms.features[action], self.query.norm)
         y = jnp.clip(reward, 0, 1)
-        moved = self._minimizer(model, x, y, 1.0)
-        blind = self._minimizer(model, x, 0.5 + 0 * y, 2.0)
-        gained = _loss(x @ blind, y) - _loss(x @ moved, y)
-        apart = (moved - blind) @ model.gram @ (moved - blind)
+        new_estimate = self._minimize(model, x, y, 1.0)
+        blind = self._minimize(model, x, 0.5 + 0 * y, 2.0)
+        gained = _loss(x @ blind, y) - _loss(x @ new_estimate, y)
+        apart = (new_estimate - blind) @ model.gram @ (new_estimate - blind)
         growth = 2 * (1 + self.radius) * gained - apart / 2
-        weight = _LOGISTIC.slope(x @ moved) / _LOGISTIC.steepest(0.0)
-        row = jnp.concatenate([weight[None], moved - model.estimate, growth[None]])
+        weight = _LOGISTIC.slope(x @ new_estimate) / _LOGISTIC.steepest(0.0)
+        row = jnp.concatenate([weight[None], new_estimate - model.estimate, growth[None]])
         return {"steps": Example(features=x, reward=y, weight=row)}
 
-    def _minimizer(self, model: Model, x: Array, target: Array, losses: float) -> Array:
-        """Of ‖· - θ‖²/2 in the norm of W plus so many losses, over the ball."""
+    def _minimize(self, model: Model, x: Array, target: Array, losses: float) -> Array:
+        """Minimize ‖· - θ‖²/2 in the norm of W plus so many losses, over the ball."""
         here = model.gram @ model.estimate
 
         def at(slope: Array) -> Array:

@@ -127,9 +127,9 @@ class GLOC(Totals):
         slope = link_named(self.link).mean(score) - y
         gram = model.gram + x[:, None] * x[None, :]
         square = x @ model.inverse @ x
-        moved = nearest(gram, gram @ model.iterate - slope / self.flattest * x, self.radius)
+        new_iterate = nearest(gram, gram @ model.iterate - slope / self.flattest * x, self.radius)
         growth = slope**2 * square / (1 + square) / (2 * self.flattest)
-        row = jnp.concatenate([jnp.ones(1), moved - model.iterate, score * x, growth[None]])
+        row = jnp.concatenate([jnp.ones(1), new_iterate - model.iterate, score * x, growth[None]])
         return {"steps": Example(features=x, reward=y, weight=row)}
 
     def _width(self, growth: Array) -> Array:

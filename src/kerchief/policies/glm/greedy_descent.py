@@ -47,12 +47,12 @@ class ShortSurprises(ArmSum):
 
     @property
     def sensitivity(self) -> float:
-        """Exact diameter of the statistics under replacement: that of the ball."""
+        """Exact diameter of the statistics under replacement, which is that of the ball."""
         return 2 * self.norm
 
     @property
     def radius(self) -> float:
-        """That of the ball that holds every statistic."""
+        """Radius of the ball that holds every statistic."""
         return self.norm
 
     def encode(self, record: Example) -> Array:
@@ -123,13 +123,13 @@ class GreedyDescent(Optimist):
         squared norm; by default it is 1/(4d) in theory, and 0.3/d of the norm when tuned.
         """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
-        spread = problem.high - problem.low
+        span = problem.high - problem.low
         if mode == "theory":
             numbers, part = _THEORY, or_default("diversity", diversity, 1 / (4 * problem.dim))
-            slope = 1 / (link.kappa(largest_score) * spread)
+            slope = 1 / (link.kappa(largest_score) * span)
         else:
             numbers, part = _TUNED, or_default("diversity", diversity, _DIVERSITY / problem.dim)
-            slope = 2 * link.steepest(largest_score) / spread
+            slope = 2 * link.steepest(largest_score) / span
         return cls(
             query=ShortSurprises(dim=problem.dim, norm=problem.norm),
             link=problem.link,
@@ -152,11 +152,11 @@ class GreedyDescent(Optimist):
         square = 1 + self.query.dim * release.noise**2 / (count * norm**2)
         start = 1 + self.caution * square / (self.pull * self.radius) ** 2
         step = 1 / (self.pull * (count + start))
-        moved = state.iterate + step * (release.total - state.total) / norm
+        new_iterate = state.iterate + step * (release.total - state.total) / norm
         return State(
             total=release.total,
             count=release.count,
-            iterate=into_ball(moved, self.radius),
+            iterate=into_ball(new_iterate, self.radius),
             start=start,
         )
 
@@ -177,15 +177,15 @@ class GreedyDescent(Optimist):
         x = clip_features(arms.features[action], self.query.norm)
         score = x @ model.iterate
         mean = link_named(self.link).mean(score)
-        most = jnp.maximum(self.high - mean, mean - self.low)
-        surprise = (jnp.clip(reward, self.low, self.high) - mean) / most
+        largest = jnp.maximum(self.high - mean, mean - self.low)
+        surprise = (jnp.clip(reward, self.low, self.high) - mean) / largest
         return {"surprises": Example(features=self._instrument(model, x), reward=surprise)}
 
     def _instrument(self, model: Model, x: Array) -> Array:
         """The arm without most of its part along the iterate, as long as a report may be."""
         along = (x @ model.iterate) / jnp.maximum(model.iterate @ model.iterate, 1e-30)
-        left = x - self.focus * along * model.iterate
-        return left * (self.query.norm / jnp.maximum(jnp.linalg.norm(left), 1e-15))
+        residual = x - self.focus * along * model.iterate
+        return residual * (self.query.norm / jnp.maximum(jnp.linalg.norm(residual), 1e-15))
 
 
 # Chosen on the seeds of tuning, never on those of a report.

@@ -112,8 +112,8 @@ class Increments(ArmSum):
 
     def split(self, total: Array) -> tuple[Array, Array]:
         """The sums of w x xᵀ and of the steps, from a total."""
-        cut = svec_size(self.dim)
-        return smat(total[:cut], self.dim), total[cut:] / self._scale
+        boundary = svec_size(self.dim)
+        return smat(total[:boundary], self.dim), total[boundary:] / self._scale
 
     @property
     def _gram(self) -> Gram:

@@ -109,8 +109,8 @@ class LocalDescent(Totals):
         # In theory no gradient is cut; a tuned bandit cuts what surprises more than at score 0.
         proved = mode == "theory"
         farthest = largest_score if proved else 0.0
-        least, most = (float(link.mean(jnp.float64(z))) for z in (-farthest, farthest))
-        bound = max(problem.high - least, most - problem.low)
+        lowest, highest = (float(link.mean(jnp.float64(z))) for z in (-farthest, farthest))
+        bound = max(problem.high - lowest, highest - problem.low)
         flattest = 1 / link.kappa(largest_score) if proved else link.flattest(largest_score)
         numbers = _THEORY if proved else _TUNED
         return cls(
@@ -175,8 +175,8 @@ class LocalDescent(Totals):
     ) -> tuple[Array, Array]:
         """A step that shrinks like 1/√t, and half its length times the gradient's square."""
         step = self._step(release.noise, count)
-        moved = into_ball(state.iterate - step * gradient, self.radius)
-        return moved, step / 2 * (gradient @ gradient)
+        new_iterate = into_ball(state.iterate - step * gradient, self.radius)
+        return new_iterate, step / 2 * (gradient @ gradient)
 
     def _newton(
         self, state: State, release: Release, gradient: Array, count: Array
@@ -185,8 +185,8 @@ class LocalDescent(Totals):
         ridge, least = self._ridge(count, release.noise)
         matrix = self._matrix(release.total, ridge, least, noisy=state.noisy)
         metric = self.flattest / self.stride * matrix
-        moved = nearest(metric, metric @ state.iterate - gradient, self.radius)
-        return moved, gradient @ inverse(metric) @ gradient / 2
+        new_iterate = nearest(metric, metric @ state.iterate - gradient, self.radius)
+        return new_iterate, gradient @ inverse(metric) @ gradient / 2
 
     def _step(self, noise: Array, count: Array) -> Array:
         """2S/√(t v): v bounds the mean square of one noisy gradient."""

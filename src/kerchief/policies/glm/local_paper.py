@@ -87,8 +87,12 @@ class ThreeBlocks(ArmSum):
 
     def split(self, total: Array) -> tuple[Array, Array, Array]:
         """The sums of x xᵀ, z x and e x, from a total."""
-        cut = svec_size(self.dim)
-        matrix, scores, slopes = total[:cut], total[cut : cut + self.dim], total[cut + self.dim :]
+        boundary = svec_size(self.dim)
+        matrix, scores, slopes = (
+            total[:boundary],
+            total[boundary : boundary + self.dim],
+            total[boundary + self.dim :],
+        )
         return (
             smat(matrix, self.dim) * self.norm**2,
             scores * (self.norm * self.score),
@@ -133,8 +137,8 @@ class PrintedDescent(Totals):
     def update(self, state: State, name: str, release: Release) -> State:
         """One step along the newest gradient."""
         gradient = self.query.split(release.total - state.total)[2]
-        moved = into_ball(state.iterate - self.step * gradient, self.radius)
-        return State(**vars(super().update(state, name, release)), iterate=moved)
+        new_iterate = into_ball(state.iterate - self.step * gradient, self.radius)
+        return State(**vars(super().update(state, name, release)), iterate=new_iterate)
 
     def publish(self, state: State) -> Model:
         """The regression of the scores, with the printed ridge and width."""
@@ -171,7 +175,7 @@ _FAILURE = 0.05
 
 
 @double_precision
-def _promised(
+def _build_with_budget(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
 ) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width.
@@ -180,18 +184,18 @@ def _promised(
     """
     delta = delta or _FAILURE
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
-    least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
+    lowest, highest = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
     return PrintedDescent(
         query=ThreeBlocks(
             dim=problem.dim,
             norm=problem.norm,
             score=largest_score,
-            slope=max(problem.high - least, most - problem.low),
+            slope=max(problem.high - lowest, highest - problem.low),
         ),
         link=problem.link,
         radius=problem.radius,
         flattest=1 / link.kappa(largest_score),
-        largest=max(abs(least), abs(most)),
+        largest=max(abs(lowest), abs(highest)),
         step=1 / math.sqrt(problem.horizon),
         deviation=printed_deviation(epsilon, delta),
         log=math.log(2 * problem.horizon / _FAILURE),
@@ -205,6 +209,6 @@ register(
     source="Zheng et al. 2020, Algorithm 3",
     trusts=("none", "local"),
     home="logistic",
-    promised=_promised,
+    promised=_build_with_budget,
     noises={"local": "gaussian"},
 )

@@ -48,10 +48,10 @@ def distance(facts: Facts, estimate: Array, excess: Array) -> Array:
     1/c of what it does at the truth, c = 2 + M‖x‖(S + ‖θ̂‖). So D²/c ≤ ν + DΓ.
     Here ν, `excess`, is how far the loss at θ̂ may be above that at the truth.
     """
-    spread, ridge, dim = facts.spread, facts.ridge, facts.dim
+    span, ridge, dim = facts.spread, facts.ridge, facts.dim
     grown = facts.users * facts.steepest * facts.norm**2 / (dim * ridge)
     tail = dim * math.log(2) + facts.log + dim / 2 * jnp.log1p(grown)
-    gap = jnp.sqrt(ridge) * (facts.radius + 1 / (2 * spread)) + 2 * spread * tail / jnp.sqrt(ridge)
+    gap = jnp.sqrt(ridge) * (facts.radius + 1 / (2 * span)) + 2 * span * tail / jnp.sqrt(ridge)
     far = facts.radius + jnp.linalg.norm(estimate, axis=-1)
     curve = 2 + facts.bend * facts.norm * far
     bound: Array = curve * gap + jnp.sqrt(curve * excess)
@@ -66,7 +66,7 @@ def excess(facts: Facts, *, steps: int, clip: float, noise: Array) -> Array:
     """
     tail = jnp.sqrt(2 * (facts.log + math.log(steps)))
     slope = facts.users * clip
-    planned = jnp.maximum(jnp.sqrt(slope**2 + facts.dim * noise**2), 1e-9)
+    expected = jnp.maximum(jnp.sqrt(slope**2 + facts.dim * noise**2), 1e-9)
     longest = slope + facts.ridge * facts.radius + noise * (math.sqrt(facts.dim) + tail)
-    descent = (planned + longest**2 / (2 * planned)) / math.sqrt(2)
+    descent = (expected + longest**2 / (2 * expected)) / math.sqrt(2)
     return 2 * facts.radius * (descent + noise * tail) / math.sqrt(steps)

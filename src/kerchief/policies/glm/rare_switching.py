@@ -171,11 +171,11 @@ class RarelySwitching(Policy):
     @property
     def queries(self) -> Mapping[str, Query]:
         """The matrices after every round, and fits on demand."""
-        asked: dict[str, Query] = {"curvature": self.curvature, "fit": self.loss}
-        return asked if self.warm is None else {**asked, "warm": self.warm}
+        queries: dict[str, Query] = {"curvature": self.curvature, "fit": self.loss}
+        return queries if self.warm is None else {**queries, "warm": self.warm}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: nothing known."""
+        """Return the state before any user."""
         dim = self.curvature.dim
         nothing = Anchor(gram=jnp.zeros((dim, dim)), estimate=jnp.zeros(dim), jitter=jnp.float64(0))
         return State(
@@ -189,10 +189,10 @@ class RarelySwitching(Policy):
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
         """The matrices always; a fit when its matrix has outgrown the last one."""
         fit = self._outgrown(state, "fit", self.factor)
-        wanted: dict[str, Array | bool] = {"curvature": True, "fit": fit}
+        due: dict[str, Array | bool] = {"curvature": True, "fit": fit}
         if self.warm is not None:
-            wanted["warm"] = self._outgrown(state, "warm", self.warm_factor)
-        return wanted
+            due["warm"] = self._outgrown(state, "warm", self.warm_factor)
+        return due
 
     def request(self, state: State, name: str) -> Start | None:
         """Begin at the last estimate, in the metric of the released matrix."""
@@ -200,11 +200,11 @@ class RarelySwitching(Policy):
             return None
         # The curvature of those who are fitted to: explorers, the others, or everyone.
         sums = self.curvature.split(state.total)
-        others = sums[0] if self.disjoint else sums.sum(0)
-        seen = self.steepest * (others if name == "fit" else sums[1])
+        exploiters = sums[0] if self.disjoint else sums.sum(0)
+        gram = self.steepest * (exploiters if name == "fit" else sums[1])
         return Start(
             point=self._anchor(state, name).estimate,
-            metric=self._positive(state, name, seen),
+            metric=self._positive(state, name, gram),
             ridge=self._ridge(state, name),
             radius=self.radius,
         )
@@ -225,9 +225,9 @@ class RarelySwitching(Policy):
 
     def publish(self, state: State) -> Model:
         """The estimates, and the matrices that say how well they are known."""
-        fit, warm = self._posted(state, "fit", state.fit.gram), None
+        fit, warm = self._build_fit(state, "fit", state.fit.gram), None
         if self.warm is not None:
-            warm = self._posted(state, "warm", self._gram(state, "warm"))
+            warm = self._build_fit(state, "warm", self._gram(state, "warm"))
         # What noise on the gradient sums adds, in units of the matrix.
         shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
         width = self.width * jnp.sqrt(1 + self.allowance * shaken)
@@ -235,21 +235,21 @@ class RarelySwitching(Policy):
         return posted(Model(fit=fit, warm=warm, width=width, threshold=threshold))
 
     def _threshold(self, state: State) -> Array:
-        """Of Criterion I: a ridge that noise makes large must not make arms look well known."""
+        """Threshold of Criterion I, lowered where noise makes the ridge large."""
         if not state.noisy:
             return jnp.asarray(self.threshold)
-        known = (1 + self.standing) * self._ridge(state, "warm")
-        return jnp.minimum(self.threshold, self.curvature.norm**2 / known)
+        level = (1 + self.standing) * self._ridge(state, "warm")
+        return jnp.minimum(self.threshold, self.curvature.norm**2 / level)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The best upper bound; under Criterion I the widest arm, if it is too wide."""
         x, allowed = arms.features, arms.allowed
         if model.warm is None:
             return jnp.argmax(jnp.where(allowed, self._upper(model, x), -jnp.inf))
-        spread, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
-        kept = hopeful(allowed, rough, self.warm_width * spread)
-        best = jnp.argmax(jnp.where(kept, self._upper(model, x), -jnp.inf))
-        widest = jnp.argmax(jnp.where(allowed, spread, -jnp.inf))
+        length, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
+        candidates = hopeful(allowed, rough, self.warm_width * length)
+        best = jnp.argmax(jnp.where(candidates, self._upper(model, x), -jnp.inf))
+        widest = jnp.argmax(jnp.where(allowed, length, -jnp.inf))
         return jnp.where(self.explores(model, arms), widest, best)
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
@@ -280,8 +280,8 @@ class RarelySwitching(Policy):
         """Criterion I, on the device: the user's own arms against the public matrix."""
         assert model.warm is not None
         assert model.threshold is not None
-        spread = lengths(arms.features, model.warm.inverse)
-        return (jnp.where(arms.allowed, spread, 0) ** 2 >= model.threshold).any()
+        length = lengths(arms.features, model.warm.inverse)
+        return (jnp.where(arms.allowed, length, 0) ** 2 >= model.threshold).any()
 
     def _gram(self, state: State, name: str) -> Array:
         """The latest sum of matrices: μ' x xᵀ of the others, or x xᵀ of explorers."""
@@ -299,13 +299,13 @@ class RarelySwitching(Policy):
     def _anchor(self, state: State, name: str) -> Anchor:
         return state.fit if name == "fit" else state.warm
 
-    def _posted(self, state: State, name: str, gram: Array) -> Fit:
+    def _build_fit(self, state: State, name: str, gram: Array) -> Fit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
         return posted(Fit(estimate=estimate, inverse=inverted))
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
-        """With the ridge, and with eigenvalues floored where noise may have made them negative."""
+        """Add the ridge, and floor eigenvalues where noise may have made them negative."""
         ridge = self._ridge(state, name)
         matrix = gram + ridge * jnp.eye(self.curvature.dim)
         return floored(matrix, 0.1 * ridge) if state.noisy else matrix

@@ -107,15 +107,15 @@ def code_steps(*, epsilon: float, delta: float, fits: int) -> int:
     (25, 50)
     """
 
-    def spent(each: float) -> float:
+    def compose(cost: float) -> float:
         if fits <= _FEW_FITS:
-            return fits * each
-        return math.sqrt(2 * fits * math.log(6 / delta)) * each + fits * each * math.expm1(each)
+            return fits * cost
+        return math.sqrt(2 * fits * math.log(6 / delta)) * cost + fits * cost * math.expm1(cost)
 
-    return _STEPS[sum(spent(each) < epsilon / 3 for each in _EPSILONS)]
+    return _STEPS[sum(compose(bound) < epsilon / 3 for bound in _EPSILONS)]
 
 
-def _promised(
+def _build_with_budget(
     problem: Problem,
     *,
     mode: Mode,
@@ -181,6 +181,6 @@ register(
     source="Sarmasarkar 2026, Section 8: the author's public repository",
     trusts=("none", "joint"),
     home="probit",
-    promised=_promised,
+    promised=_build_with_budget,
     noises={"joint": "tree"},
 )

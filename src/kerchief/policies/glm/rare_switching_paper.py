@@ -95,8 +95,8 @@ def rs_glincb(
     tail = math.sqrt(problem.dim * math.log(problem.horizon / _FAILURE))
     return dataclasses.replace(
         RarelySwitching.of(problem, explore=True),
-        loss=_loss(problem, _switches(problem, steepest, _FACTOR)),
-        warm=_loss(problem, _switches(problem, 1.0, _WARM_FACTOR)),
+        loss=_loss(problem, _count_switches(problem, steepest, _FACTOR)),
+        warm=_loss(problem, _count_switches(problem, 1.0, _WARM_FACTOR)),
         # The algorithm's 1/e; tuned widths have it in their multiplier.
         shrink=math.exp(-1.0) if mode == "theory" else 1.0,
         ridge=_RIDGE,
@@ -118,10 +118,10 @@ def _loss(problem: Problem, fits: int) -> GLMLoss:
     return GLMLoss.of(problem, link=problem.link, clip=clip, fits=fits, minimizer=steps)
 
 
-def _switches(problem: Problem, weight: float, factor: float) -> int:
+def _count_switches(problem: Problem, weight: float, factor: float) -> int:
     """How often a volume can grow by the factor, when every user adds at most `weight` x xᵀ."""
-    most = weight * problem.norm**2 * problem.horizon / (problem.dim * _RIDGE)
-    return 1 + int(problem.dim * math.log1p(most) / math.log(factor))
+    growth = weight * problem.norm**2 * problem.horizon / (problem.dim * _RIDGE)
+    return 1 + int(problem.dim * math.log1p(growth) / math.log(factor))
 
 
 register(

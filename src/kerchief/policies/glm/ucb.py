@@ -115,7 +115,7 @@ class GLMUCB(Policy):
         return {"gram": self.gram, "fit": self.loss}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: nothing known."""
+        """Return the state before any user."""
         nothing = jnp.zeros(self.gram.size, jnp.float64)
         return State(total=nothing, fitted=nothing, estimate=jnp.zeros(self.gram.dim, jnp.float64))
 
@@ -159,8 +159,8 @@ class GLMUCB(Policy):
 
     def record(self, model: Fit, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward."""
-        played = Example(features=arms.features[action], reward=reward)
-        return {"gram": played, "fit": played}
+        example = Example(features=arms.features[action], reward=reward)
+        return {"gram": example, "fit": example}
 
     def _matrix(self, total: Array) -> Array:
         """V: the ridge and the sum of x xᵀ."""
@@ -171,10 +171,10 @@ def _theory_width(problem: Problem, ridge: float) -> float:
     """ρ(t) without √ln t."""
     link, scores = link_named(problem.link), problem.radius * problem.norm
     ratio = link.steepest(scores) * link.kappa(scores)
-    spread = math.sqrt(3 + 2 * math.log1p(2 * problem.norm**2 / ridge))
+    factor = math.sqrt(3 + 2 * math.log1p(2 * problem.norm**2 / ridge))
     tail = math.log(2 * problem.dim * problem.horizon / _CONFIDENCE)
     rewards = problem.high - problem.low
-    return 2 * ratio * rewards * spread * math.sqrt(2 * problem.dim * tail)
+    return 2 * ratio * rewards * factor * math.sqrt(2 * problem.dim * tail)
 
 
 register(

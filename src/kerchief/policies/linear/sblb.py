@@ -89,9 +89,9 @@ def batch_length(
         square = (epsilon * length / scale) ** 2
         # √((2+u²)² − 4) − u², without the cancellation.
         gain = 4 * square / (math.sqrt(square * square + 4 * square) + square)
-        asked = (1 if printed else 2) - 2 * lie
-        asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
-        return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
+        required = (1 if printed else 2) - 2 * lie
+        required += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
+        return gain >= required and length * lie >= 14 * math.log(8 * total / delta)
 
     lengths = range(1, 2**62)
     return lengths[bisect.bisect_left(lengths, True, key=long_enough)]
@@ -177,7 +177,7 @@ class SBLB(Batchwise, Coded):
     ) -> SBLB:
         """Build it from public facts alone; without a promise it has the batches of ε = 1."""
         query = Regression.of(problem)
-        made = cls(
+        policy = cls(
             query=query,
             horizon=problem.horizon,
             promise=(epsilon, delta),
@@ -187,15 +187,17 @@ class SBLB(Batchwise, Coded):
             growth=0.5 if switching else -1.0,
             confidence=0.05,
         )
-        return dataclasses.replace(made, query=made.queries[cls.question])
+        return dataclasses.replace(policy, query=policy.queries[cls.question])
 
     @property
     def queries(self) -> Mapping[str, Regression]:
         """One: with p from ε₀ or else from corollary 8, and batches by equation (3) at that p."""
         (epsilon, delta), dim = self.promise, self.query.dim
-        chosen = math.isfinite(self.local)
+        is_local_set = math.isfinite(self.local)
         keep = (
-            printed_keep(self.local, dim=dim) if chosen else corollary_keep(epsilon, self.horizon)
+            printed_keep(self.local, dim=dim)
+            if is_local_set
+            else corollary_keep(epsilon, self.horizon)
         )
         length = self.length or batch_length(
             epsilon, delta, horizon=self.horizon, dim=dim, keep=keep, printed=True
@@ -229,8 +231,8 @@ class SBLB(Batchwise, Coded):
         vector = moment / (2 * norm)
         grown = log_det(matrix) >= jnp.log1p(self.growth) + log_det(state.matrix)
         new = Held(matrix=matrix, vector=vector, width=width, floor=0.1 * ridge)
-        held: Held = jax.tree.map(partial(jnp.where, grown | (self.growth < 0)), new, state)
-        return held
+        new_state: Held = jax.tree.map(partial(jnp.where, grown | (self.growth < 0)), new, state)
+        return new_state
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
@@ -281,16 +283,16 @@ class Mended(Coded, LinUCB):
     ) -> Mended:
         """Build it as `LinUCB.of` does, with a damping of 1; epsilon is that of the promise."""
         epsilon = positive("epsilon", epsilon, infinite=True)
-        made = LinUCB.of(problem, mode=mode, exploration=exploration)
+        base = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
         first = max(100, int(min(math.sqrt(32 * problem.horizon) * longer, problem.horizon / 5)))
         batches = growing(problem.horizon, first=first, growth=2.5)
-        query = dataclasses.replace(made.query, batches=batches)
+        query = dataclasses.replace(base.query, batches=batches)
         own = {"query": query, "damping": 1.0, "horizon": problem.horizon}
-        return cls(**(vars(made) | own))
+        return cls(**(vars(base) | own))
 
 
-def _promised(
+def _build_with_budget(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = 0.0
 ) -> Mended:
     return Mended.of(problem, mode=mode, epsilon=epsilon)
@@ -302,7 +304,7 @@ register(
     summary="shuffle-batched linear bandit: LinUCB on batches that grow",
     source="Garcelon et al. 2022, repaired",
     trusts=("none", "shuffle"),
-    promised=_promised,
+    promised=_build_with_budget,
 )
 for _name, _algorithm, _switching, _when in (
     ("sblb@paper", 1, True, "as the determinant says"),

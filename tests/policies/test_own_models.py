@@ -206,7 +206,7 @@ def test_where_contexts_are_public_nobody_is_asked_for_their_second_moment() -> 
             noise=jnp.float64(3.0),
             action=jnp.int32(0),
         )
-        return policy._learned(policy.init({"moments": Outlook(noisy=True)}), release).gram
+        return policy._learn_release(policy.init({"moments": Outlook(noisy=True)}), release).gram
 
     learned = [learn(jnp.float64(value)) for value in (0.0, 5.0)]
     # What users met is played on the public contexts, whatever was released.

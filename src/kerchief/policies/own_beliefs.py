@@ -1,4 +1,4 @@
-"""What is believed of every arm's parameter: normal regressions with known matrices and noise.
+"""Posterior of every arm's parameter, by normal regressions with known noise.
 
 How much contexts matter is not known. Each of several answers, from not at all to very much, has a
 belief of its own, and these are averaged by their evidence.
@@ -18,7 +18,7 @@ from kerchief.core.own_moments import OwnMoments
 
 VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
 """Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
-_BEFOREHAND = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2
+_LOG_PRIOR = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2
 """How likely each of them is before any data, as a logarithm: as its deviation (seed 1000)."""
 # Learned from once per cohort: nearly all of it is compilation.
 _inverse = partial(inverse, rolled=True)
@@ -34,13 +34,15 @@ def information(
     """
     floor = variance + 1e-9 + 1e-9 * residual * jnp.trace(gram, axis1=-2, axis2=-1)[:, None]
     noise = residual * gram + floor[:, :, None] * jnp.eye(gram.shape[-1])
-    weighed = jax.vmap(_inverse)(noise) @ gram
-    told = jnp.einsum("kij,kjl->kil", gram, weighed)
-    return (told + jnp.swapaxes(told, -1, -2)) / 2, jnp.einsum("kji,kj->ki", weighed, moments)
+    weighted = jax.vmap(_inverse)(noise) @ gram
+    precision = jnp.einsum("kij,kjl->kil", gram, weighted)
+    return (precision + jnp.swapaxes(precision, -1, -2)) / 2, jnp.einsum(
+        "kji,kj->ki", weighted, moments
+    )
 
 
 def around(query: OwnMoments, mean: Array) -> Array:
-    """The matrix that takes u to the same with features measured from this mean.
+    """Build the matrix that takes u to u with features measured from this mean.
 
     What is believed beforehand of arms' levels is meant for a user in the middle of the others.
     """
@@ -81,7 +83,7 @@ def believed(
     sound &= jnp.isfinite(covariances).all((1, 2, 3))
     means = jnp.where(sound[:, None, None], means, 0.0)
     covariances = jnp.where(sound[:, None, None, None], covariances, 0.0)
-    weights = jax.nn.softmax(jnp.where(sound, logs + _BEFOREHAND, -1e300))
+    weights = jax.nn.softmax(jnp.where(sound, logs + _LOG_PRIOR, -1e300))
     mean = jnp.tensordot(weights, means, 1)
     apart = means - mean
     mixed = jnp.einsum("g,gki,gkj->kij", weights, apart, apart)
@@ -90,17 +92,17 @@ def believed(
 
 def _posterior(
     query: OwnMoments,
-    told: Array,
+    data_precision: Array,
     evidence: Array,
     coming: Array,
     variance: Array,
-    spread: Array | float,
+    deviation: Array | float,
 ) -> tuple[Array, Array, Array]:
     """Log evidence, means and what they will move by, for one variance of contexts' weights."""
     prior = jnp.full(query.dim, variance)
     if query.lever:
-        prior = prior.at[-1].set((spread * (query.high - query.low) / query.lever) ** 2)
-    precision = told + jnp.diag(1 / prior)
+        prior = prior.at[-1].set((deviation * (query.high - query.low) / query.lever) ** 2)
+    precision = data_precision + jnp.diag(1 / prior)
     covariance = jax.vmap(_inverse)(precision)
     volume = jnp.log(
         jnp.diagonal(jax.vmap(partial(lower_root, rolled=True))(precision), axis1=-2, axis2=-1)
@@ -108,23 +110,23 @@ def _posterior(
     volume += query.arms * jnp.log(prior).sum() / 2
     level, gained = jnp.float64(0), jnp.float64(0)
     if query.lever:
-        level, gained = _common(query, told, evidence, covariance)
-        evidence = evidence - told[:, :, -1] * level
+        level, gained = _fit_common_level(query, data_precision, evidence, covariance)
+        evidence = evidence - data_precision[:, :, -1] * level
     apart = jnp.einsum("kij,kj->ki", covariance, evidence)
     log = gained + (evidence * apart).sum() / 2 - volume
-    left = jax.vmap(_inverse)(precision + coming)
-    return log, apart.at[:, -1].add(level), covariance - left
+    remaining = jax.vmap(_inverse)(precision + coming)
+    return log, apart.at[:, -1].add(level), covariance - remaining
 
 
-def _common(
-    query: OwnMoments, told: Array, evidence: Array, covariance: Array
+def _fit_common_level(
+    query: OwnMoments, data_precision: Array, evidence: Array, covariance: Array
 ) -> tuple[Array, Array]:
     """The level around which arms' own levels lie, and what it adds to the log evidence."""
     wide = (query.high - query.low) / 2 / query.lever
-    explained = jnp.einsum("ki,kij->kj", told[:, -1], covariance)
+    explained = jnp.einsum("ki,kij->kj", data_precision[:, -1], covariance)
     score = (evidence[:, -1] - (explained * evidence).sum(-1)).sum()
-    curve = (told[:, -1, -1] - (explained * told[:, -1]).sum(-1)).sum()
+    curve = (data_precision[:, -1, -1] - (explained * data_precision[:, -1]).sum(-1)).sum()
     precision = curve + 1 / wide**2
     level = score / precision
-    shift = evidence[:, -1].sum() * level - told[:, -1, -1].sum() * level**2 / 2
+    shift = evidence[:, -1].sum() * level - data_precision[:, -1, -1].sum() * level**2 / 2
     return level, shift - (level / wide) ** 2 / 2 - jnp.log(precision) / 2

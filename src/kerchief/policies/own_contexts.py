@@ -1,6 +1,4 @@
-"""Which contexts each arm met: the posted policy, played on contexts like the released ones.
-
-Or on public ones, where there are some.
+"""Contexts of each arm: the posted policy, simulated on released or public contexts.
 
 Simulated users draw from public random numbers that never change, so whoever follows the same
 releases gets the same numbers.
@@ -45,21 +43,25 @@ def public_contexts(problem: Problem, rows: ArrayLike) -> NDArray[np.float64]:
     Raises:
         InvalidValue: they do not keep the problem's bounds, or are too many.
     """
-    given = validate.real_array("public contexts", rows)
-    if given.ndim != 2 or given.shape[1] != problem.dim or not 0 < len(given) <= _MOST_PUBLIC:
+    contexts = validate.real_array("public contexts", rows)
+    if (
+        contexts.ndim != 2
+        or contexts.shape[1] != problem.dim
+        or not 0 < len(contexts) <= _MOST_PUBLIC
+    ):
         raise InvalidValue(
-            f"public contexts have shape {given.shape}; give 1 to {_MOST_PUBLIC} rows of "
+            f"public contexts have shape {contexts.shape}; give 1 to {_MOST_PUBLIC} rows of "
             f"{problem.dim} features: a sample of those that there are"
         )
-    if not np.linalg.norm(given, axis=1).max() <= problem.norm * (1 + _ROUNDING):
+    if not np.linalg.norm(contexts, axis=1).max() <= problem.norm * (1 + _ROUNDING):
         raise InvalidValue(f"a public context is longer than norm, {problem.norm:g}; shorten it")
     if not problem.constant:
-        return given
-    if not np.allclose(given[:, -1], problem.constant):
+        return contexts
+    if not np.allclose(contexts[:, -1], problem.constant):
         raise InvalidValue(
             f"the last feature of a public context is not the constant, {problem.constant:g}"
         )
-    return given[:, :-1]
+    return contexts[:, :-1]
 
 
 def simulated(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> Array:
@@ -72,28 +74,30 @@ def simulated(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> A
         noise: deviation of the noise on each coordinate of the total.
     """
     mean, root = _moments(query, sums, count, noise)
-    return mean + _normals(query.varying) @ root.T
+    return mean + _build_normals(query.varying) @ root.T
 
 
 def _moments(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tuple[Array, Array]:
     """Mean and root of the covariance of contexts, drawn to 0 and to a ball by known noise."""
-    dim, most = query.varying, query.norm**2 / query.varying
+    dim, bound = query.varying, query.norm**2 / query.varying
     total = sums.features.sum(0)[:dim]
     error = (noise / query.weight) ** 2 * dim * query.arms
-    mean = total / count * _kept(error, (total**2).sum())
-    spread = sums.squares / count - mean[:, None] * mean[None, :]
-    level = jnp.clip(jnp.trace(spread) / dim, _LEAST * most, most)
-    apart = spread - level * jnp.eye(dim)
+    mean = total / count * _find_signal_share(error, (total**2).sum())
+    covariance = sums.squares / count - mean[:, None] * mean[None, :]
+    level = jnp.clip(jnp.trace(covariance) / dim, _LEAST * bound, bound)
+    apart = covariance - level * jnp.eye(dim)
     error = (noise / query.balance / count) ** 2 * dim * (dim + 1) / 2
-    values, axes = jnp.linalg.eigh(level * jnp.eye(dim) + _kept(error, (apart**2).sum()) * apart)
+    values, axes = jnp.linalg.eigh(
+        level * jnp.eye(dim) + _find_signal_share(error, (apart**2).sum()) * apart
+    )
     return mean, axes * jnp.sqrt(jnp.maximum(values, _FLOOR * level))
 
 
 def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, seen: Array) -> Array:
     """By arm, the expected u uᵀ of one user who plays by these beliefs, or at random if `first`."""
     users = query.levered(seen)
-    plays = jnp.where(first, 1 / query.arms, _plays(beliefs, users))
-    grams: Array = jax.lax.map(lambda played: (users * played[:, None]).T @ users, plays)
+    plays = jnp.where(first, 1 / query.arms, _count_plays(beliefs, users))
+    grams: Array = jax.lax.map(lambda shares: (users * shares[:, None]).T @ users, plays)
     return grams / len(seen)
 
 
@@ -125,8 +129,8 @@ def corrected(
     return (within + _outer(mean)) * right[:, :, None], unknown
 
 
-def _kept(error: Array, square: Array) -> Array:
-    """The share of a squared length that its known error does not explain."""
+def _find_signal_share(error: Array, square: Array) -> Array:
+    """Return the share of a squared length that its known error does not explain."""
     return jnp.maximum(0.0, 1 - error / jnp.maximum(square, 1e-12))
 
 
@@ -134,26 +138,26 @@ def _outer(rows: Array) -> Array:
     return rows[:, :, None] * rows[:, None, :]
 
 
-def _normals(dim: int) -> Array:
-    """Normal vectors, one per row, with mean exactly 0 and covariance exactly I."""
+def _build_normals(dim: int) -> Array:
+    """Build normal vectors, one per row, with mean exactly 0 and covariance exactly I."""
     half = _stream(0).normal(_USERS // 2 * dim).reshape(-1, dim).astype(jnp.float64)
     rows = jnp.concatenate([half, -half])
     white: Array = rows @ inverse(lower_root(rows.T @ rows / _USERS, rolled=True), rolled=True).T
     return white
 
 
-def _plays(beliefs: OwnBeliefs, users: Array) -> Array:
-    """How often each user plays each arm, one row per arm."""
+def _count_plays(beliefs: OwnBeliefs, users: Array) -> Array:
+    """Count how often each user plays each arm, one row per arm."""
     arms, count = beliefs.estimate.shape[0], len(users)
     scores = beliefs.estimate @ users.T
     widths = jax.lax.map(lambda root: jnp.sqrt(((users @ root) ** 2).sum(-1)), beliefs.sample)
 
-    def drawn(number: Array, plays: Array) -> Array:
+    def add_draw(number: Array, plays: Array) -> Array:
         normals = _stream(number + 1).normal(arms * count).reshape(arms, count)
         best = jnp.argmax(scores + widths * normals, axis=0)
         return plays + (jnp.arange(arms)[:, None] == best)
 
-    plays: Array = jax.lax.fori_loop(0, _DRAWS, drawn, jnp.zeros(scores.shape))
+    plays: Array = jax.lax.fori_loop(0, _DRAWS, add_draw, jnp.zeros(scores.shape))
     return plays / _DRAWS
 
 

@@ -119,13 +119,13 @@ class OwnSampling(Policy):
         With public contexts, of people like the users and none of them, users are not asked what
         contexts are like.
         """
-        _check(problem)
-        batches, readings = _times(problem.horizon, problem.arms, epsilon)
-        asked = OwnMoments.of(problem, pooled=public is None)
+        _check_problem(problem)
+        batches, readings = _schedule(problem.horizon, problem.arms, epsilon)
+        query = OwnMoments.of(problem, pooled=public is None)
         tuned = TUNED["own-models"]
         usual = 1.0 if mode == "theory" else tuned["exploration"]
         return cls(
-            query=dataclasses.replace(asked, batches=batches, readings=readings),
+            query=dataclasses.replace(query, batches=batches, readings=readings),
             constant=problem.constant,
             exploration=or_default("exploration", exploration, usual),
             spread=tuned["spread"],
@@ -140,7 +140,7 @@ class OwnSampling(Policy):
         return {self.question: self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Learned:
-        """Before any user: what is believed of every arm is the same."""
+        """Return the state before any user, which is the same for every arm."""
         arms, dim = self.query.arms, self.query.dim
         nothing, flat = (
             jnp.zeros((arms, dim, dim), jnp.float64),
@@ -160,11 +160,13 @@ class OwnSampling(Policy):
     def update(self, state: Tree, name: str, release: Release) -> Learned:
         """Learn from a cohort, or from a total where it is time to read it."""
         if state.separate:
-            return self._learned(state, release)
+            return self._learn_release(state, release)
         times = jnp.asarray((*self.query.batches, *self.query.readings), jnp.int32)
         due = (times == release.count).any()
-        learned: Learned = jax.lax.cond(due, self._learned, lambda old, _: old, state, release)
-        return learned
+        new_state: Learned = jax.lax.cond(
+            due, self._learn_release, lambda old, _: old, state, release
+        )
+        return new_state
 
     def refreshes(self, clock: Clock) -> Array | bool:
         """When a cohort ends, or a total is read."""
@@ -175,9 +177,9 @@ class OwnSampling(Policy):
         unit = jnp.ones(self.query.dim)
         if self.constant:
             unit = unit.at[-1].set(self.query.lever / self.constant)
-        believed = state.beliefs
-        made = OwnBeliefs(estimate=believed.estimate * unit, sample=believed.sample * unit[:, None])
-        return posted(made)
+        beliefs = state.beliefs
+        model = OwnBeliefs(estimate=beliefs.estimate * unit, sample=beliefs.sample * unit[:, None])
+        return posted(model)
 
     def act(self, model: OwnBeliefs, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose score, drawn by the device, is the highest."""
@@ -192,46 +194,48 @@ class OwnSampling(Policy):
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features, the reward, and a weight of one for the arm played."""
         features = arms.features[action]
-        played = (jnp.arange(self.query.arms) == action).astype(features.dtype)
-        return {self.question: Example(features=features, reward=reward, weight=played)}
+        indicator = (jnp.arange(self.query.arms) == action).astype(features.dtype)
+        return {self.question: Example(features=features, reward=reward, weight=indicator)}
 
-    def _learned(self, state: Learned, release: Release) -> Learned:
-        """After a release: of a cohort with noise of its own, or of a total with shared noise."""
+    def _learn_release(self, state: Learned, release: Release) -> Learned:
+        """Learn from a cohort with noise of its own, or from a total with shared noise."""
         sums, level = self.query.split(release.total), self._level(release)
-        seen = (
+        contexts = (
             simulated(self.query, sums, release.count, release.noise)
             if self.public is None
             else jnp.asarray(self.public, jnp.float64)
         )
-        one = met(self.query, state.beliefs, state.count == 0, seen)
-        new = one * (release.count - state.count)
+        expected = met(self.query, state.beliefs, state.count == 0, contexts)
+        new = expected * (release.count - state.count)
         gram = state.gram + new
         before = state.noise**2 if state.separate else 0.0
         variance = jnp.maximum(release.noise**2 - before, 0.0)
 
         def in_all() -> tuple[Array, Array]:
-            return self._told(gram, sums, release.noise**2, level)
+            return self._measure_information(gram, sums, release.noise**2, level)
 
         def by_cohorts() -> tuple[Array, Array]:
             own = self.query.split(release.total - state.total)
-            told, evidence = self._told(new, own, variance, level)
-            return state.told + told, state.evidence + evidence
+            precision, evidence = self._measure_information(new, own, variance, level)
+            return state.told + precision, state.evidence + evidence
 
         if state.separate:
             # Without noise a total says all.
-            told, evidence = jax.lax.cond(release.noise > 0, by_cohorts, in_all)
+            precision, evidence = jax.lax.cond(release.noise > 0, by_cohorts, in_all)
         else:
-            told, evidence = in_all()
-        left = jnp.maximum(self.query.batches[-1] - release.count, 0)
-        coming = self._coming(one, left, variance, level)
+            precision, evidence = in_all()
+        remaining = jnp.maximum(self.query.batches[-1] - release.count, 0)
+        coming = self._forecast_information(expected, remaining, variance, level)
         return Learned(
-            told=told,
+            told=precision,
             evidence=evidence,
             gram=gram,
             total=release.total,
             count=release.count,
             noise=release.noise,
-            beliefs=self._beliefs(told, evidence, coming, around(self.query, seen.mean(0))),
+            beliefs=self._build_beliefs(
+                precision, evidence, coming, around(self.query, contexts.mean(0))
+            ),
             separate=state.separate,
         )
 
@@ -243,33 +247,37 @@ class OwnSampling(Policy):
         level = moments[:, -1].sum() / self.query.lever / release.count
         return jnp.clip(level, -0.45 * wide, 0.45 * wide)
 
-    def _told(
+    def _measure_information(
         self, gram: Array, sums: OwnSums, variance: Array, level: Array
     ) -> tuple[Array, Array]:
         """Information on every arm's parameter, from as many users as the matrices are of."""
         query = self.query
         noise = jnp.broadcast_to(variance, sums.moments.shape)
         if query.lever:
-            heard = variance / query.weight**2
-            gram, unknown = corrected(query, gram, sums.features, heard, self.drift)
+            feature_noise = variance / query.weight**2
+            gram, unknown = corrected(query, gram, sums.features, feature_noise, self.drift)
             noise += level**2 * unknown
-        return information(gram, sums.moments, self._residual(level), noise)
+        return information(gram, sums.moments, self._bound_residual(level), noise)
 
-    def _coming(self, one: Array, left: Array, variance: Array, level: Array) -> Array:
-        """What users to come will tell of every arm, if as many of them play each."""
-        gram = jnp.broadcast_to(one.sum(0) * left / self.query.arms, one.shape)
+    def _forecast_information(
+        self, expected: Array, remaining: Array, variance: Array, level: Array
+    ) -> Array:
+        """Forecast the information of users to come, if as many of them play each arm."""
+        gram = jnp.broadcast_to(expected.sum(0) * remaining / self.query.arms, expected.shape)
         noise = jnp.broadcast_to(variance, gram.shape[:2])
-        return information(gram, gram[:, -1], self._residual(level), noise)[0]
+        return information(gram, gram[:, -1], self._bound_residual(level), noise)[0]
 
-    def _residual(self, level: Array) -> Array:
+    def _bound_residual(self, level: Array) -> Array:
         """The greatest variance of a reward whose mean is this far above the offset."""
         mean = self.query.offset + level
         return (self.query.high - mean) * (mean - self.query.low)
 
-    def _beliefs(self, told: Array, evidence: Array, coming: Array, move: Array) -> OwnBeliefs:
-        told, coming = (move @ matrix @ move.T for matrix in (told, coming))
+    def _build_beliefs(
+        self, precision: Array, evidence: Array, coming: Array, move: Array
+    ) -> OwnBeliefs:
+        precision, coming = (move @ matrix @ move.T for matrix in (precision, coming))
         mean, movable = believed(
-            self.query, told, evidence @ move.T, coming, self.spread, self.radius
+            self.query, precision, evidence @ move.T, coming, self.spread, self.radius
         )
         mean, movable = mean @ move, move.T @ movable @ move
         # With nobody to come the matrix is nothing but rounding.
@@ -278,7 +286,7 @@ class OwnSampling(Policy):
         return OwnBeliefs(estimate=mean, sample=self.exploration * root)
 
 
-def _check(problem: Problem) -> None:
+def _check_problem(problem: Problem) -> None:
     if problem.own < problem.dim:
         raise InvalidValue(
             f"own is {problem.own} of {problem.dim} features; here arms share no parameter: set "
@@ -291,7 +299,7 @@ def _check(problem: Problem) -> None:
         )
 
 
-def _times(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _schedule(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """When cohorts end, and when running totals are read: the less epsilon, the later.
 
     The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.

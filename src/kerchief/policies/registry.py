@@ -79,21 +79,21 @@ class PolicyEntry:
 
     @double_precision
     def build(
-        self, problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
+        self, problem: AnyProblem, mode: Mode, terms: Terms | None = None, **arguments: float
     ) -> Any:
         """The policy, one of `kinds`, for the terms of a promise or for none, and its arguments."""
         one_of("mode", mode, get_args(Mode))
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
-            taken = " or ".join(_SAID[one] for one in self.actions)
-            fit = sorted(name for name, one in POLICIES.items() if one.replaces(self, problem))
+            labels = " or ".join(_LABELS[action] for action in self.actions)
+            fit = sorted(name for name, entry in POLICIES.items() if entry.replaces(self, problem))
             raise InvalidValue(
-                f"the problem is a {type(problem).__name__} with {_SAID[actions_of(problem)]}; "
-                f"this bandit takes a {kinds} with {taken}: choose one of {', '.join(fit)}"
+                f"the problem is a {type(problem).__name__} with {_LABELS[actions_of(problem)]}; "
+                f"this bandit takes a {kinds} with {labels}: choose one of {', '.join(fit)}"
             )
         if self.promised is None or terms is None:
-            return self.make(problem, mode, **chosen)
-        return self.promised(problem, mode, terms, **chosen)
+            return self.make(problem, mode, **arguments)
+        return self.promised(problem, mode, terms, **arguments)
 
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind."""
@@ -101,8 +101,8 @@ class PolicyEntry:
 
     def replaces(self, other: PolicyEntry, problem: AnyProblem) -> bool:
         """Whether it can be deployed in a problem, under all of another one's trusts there."""
-        asked = set(other.trusts_in(type(problem)))
-        return self.deployable and self.plays(problem) and asked <= set(self.trusts)
+        required = set(other.trusts_in(type(problem)))
+        return self.deployable and self.plays(problem) and required <= set(self.trusts)
 
     def actions_among(self, actions: Iterable[str]) -> bool:
         """Whether it chooses from one of these kinds of actions."""
@@ -113,7 +113,7 @@ class PolicyEntry:
 
         Phases have one total each, and so no prefix totals; single reports have no totals at all.
         """
-        return tuple(trust for trust in self.trusts if trust in _ANSWERED[kind])
+        return tuple(trust for trust in self.trusts if trust in _SUPPORTED_TRUSTS[kind])
 
 
 STUDIES = {
@@ -125,15 +125,15 @@ STUDIES = {
 POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
 """Every bandit by its name."""
 
-_SAID = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}
+_LABELS = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}
 TRUSTS = ("none", "local", "shuffle", "joint", "central")
 """All words of `--trust`."""
-_ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
+_SUPPORTED_TRUSTS: Mapping[type[AnyProblem], tuple[str, ...]] = {
     Problem: TRUSTS,
     PopulationProblem: ("none", "local", "shuffle", "central"),
     ContextFreeProblem: ("none", "local"),
 }
-_POSED: Mapping[Feedback, type[AnyProblem]] = {
+_PROBLEM_BY_FEEDBACK: Mapping[Feedback, type[AnyProblem]] = {
     "totals": Problem,
     "phases": PopulationProblem,
     "reports": ContextFreeProblem,
@@ -179,21 +179,23 @@ def register(
     if heard is None and make is None and first.feedback == "reports":
         heard = first.of
     factory = make or promised or heard or first.of
-    built = _told(factory, promised=promised is not None, heard=heard is not None)
-    problems = problems or (_POSED[first.feedback],)
-    answered = {trust for one in problems for trust in _ANSWERED[one]}
+    build = _bind_factory(
+        factory, takes_budget=promised is not None, takes_channel=heard is not None
+    )
+    problems = problems or (_PROBLEM_BY_FEEDBACK[first.feedback],)
+    supported = {trust for problem_type in problems for trust in _SUPPORTED_TRUSTS[problem_type]}
     entry = PolicyEntry(
-        make=built,
+        make=build,
         kinds=kinds,
         summary=summary,
         source=source,
         problems=problems,
         actions=actions if isinstance(actions, tuple) else (actions,),
         aim=aim,
-        trusts=trusts or tuple(trust for trust in TRUSTS if trust in answered),
+        trusts=trusts or tuple(trust for trust in TRUSTS if trust in supported),
         parent=name,
         home=home,
-        promised=built if promised or heard else None,
+        promised=build if promised or heard else None,
         noises=noises or {},
         deployable=deployable and not at,
         arguments=arguments,
@@ -216,8 +218,8 @@ def paper_keys(source: str) -> list[str]:
     ['jamieson2014', 'zheng2020']
     """
     anonymous = [key for title, key in _ANONYMOUS.items() if title in source]
-    named = [author.casefold() + year for author, year in _WORK.findall(source)]
-    return list(dict.fromkeys([*anonymous, *named]))
+    author_keys = [author.casefold() + year for author, year in _WORK.findall(source)]
+    return list(dict.fromkeys([*anonymous, *author_keys]))
 
 
 def named(name: str, problem: AnyProblem) -> str:
@@ -231,30 +233,30 @@ def named(name: str, problem: AnyProblem) -> str:
 
 
 def actions_of(problem: AnyProblem) -> str:
-    """What a problem's actions are: a word of `PolicyEntry.actions`."""
+    """Return the kind of a problem's actions, as in `PolicyEntry.actions`."""
     if isinstance(problem, Problem) and problem.own:
         return "models"
     return "arms" if problem.arms else "domain"
 
 
-def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
-    """A factory, called with the problem, the mode and perhaps the terms in this order.
+def _bind_factory(factory: Factory, *, takes_budget: bool, takes_channel: bool) -> Factory:
+    """Wrap a factory, to call it with the problem, the mode and perhaps the terms.
 
     Without the channel of any terms, reports are the losses themselves.
     """
-    known = inspect.signature(factory).parameters
-    further = [name for name in ("trust", "noise_multiplier") if name in known]
+    parameters = inspect.signature(factory).parameters
+    optional = [name for name in ("trust", "noise_multiplier") if name in parameters]
 
     def make(
-        problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
+        problem: AnyProblem, mode: Mode, terms: Terms | None = None, **arguments: float
     ) -> AnyPolicy:
-        told: dict[str, Any] = {}
-        if heard:
+        facts: dict[str, Any] = {}
+        if takes_channel:
             clear = Channel.clear(low=problem.low, high=problem.high)
-            told = {"channel": (terms and terms.channel) or clear}
-        elif promised and terms is not None:
-            told = {"epsilon": terms.epsilon, "delta": terms.delta}
-            told |= {name: getattr(terms, name) for name in further}
-        return factory(problem, mode=mode, **told, **chosen)
+            facts = {"channel": (terms and terms.channel) or clear}
+        elif takes_budget and terms is not None:
+            facts = {"epsilon": terms.epsilon, "delta": terms.delta}
+            facts |= {name: getattr(terms, name) for name in optional}
+        return factory(problem, mode=mode, **facts, **arguments)
 
     return make

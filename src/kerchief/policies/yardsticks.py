@@ -71,17 +71,17 @@ class SingleArm(Uniform, Knows):
     """
 
     def init(self, outlook: Mapping[str, Outlook]) -> Array:
-        """Nobody has told it yet."""
+        """Start with arm 0, until the simulation sets the best arm."""
         return jnp.zeros((), jnp.int32)
 
     def told(self, arm: Array) -> Array:
-        """The model of a truth."""
+        """Return the model that plays this arm."""
         return jnp.asarray(arm, jnp.int32)
 
     def act(self, model: Array, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """That arm, or the first that is allowed."""
-        chosen: Array = jnp.where(arms.allowed[model], model, jnp.argmax(arms.allowed))
-        return chosen
+        arm: Array = jnp.where(arms.allowed[model], model, jnp.argmax(arms.allowed))
+        return arm
 
 
 @struct
@@ -138,7 +138,7 @@ class BestSeen(OnDomain):
     """
 
     def init(self, outlook: Mapping[str, Outlook]) -> LeastReport:
-        """Nothing was seen."""
+        """Start at the center, without any report."""
         return LeastReport(point=self.domain.center(), least=jnp.asarray(jnp.inf))
 
     def propose(self, state: LeastReport, round: Array, stream: Stream) -> Array:

@@ -40,10 +40,10 @@ from kerchief.policies.registry import Mode, register
 Rule: TypeAlias = Literal["exact", "paper"]
 
 # Encoder, decoder, and how many numbers are sent.
-_Way: TypeAlias = tuple[Array, Array, Array]
+_Coding: TypeAlias = tuple[Array, Array, Array]
 
 # The most actions that a design plays, over the number of dimensions.
-_MOST = 2
+_ATOMS_PER_DIM = 2
 
 # An action this far outside the span of the design was not learned about; its square.
 _OUTSIDE = 1e-9
@@ -113,7 +113,7 @@ class Elimination(PhasePolicy):
         union = math.sqrt(2 * math.log(problem.arms * phases * problem.horizon))
         usual = union if theory else 4.75
         return cls(
-            query=UnitBall(size=1 if once else _MOST * problem.dim),
+            query=UnitBall(size=1 if once else _ATOMS_PER_DIM * problem.dim),
             problem=problem,
             rule=rule,
             once=once,
@@ -126,7 +126,7 @@ class Elimination(PhasePolicy):
 
     @property
     def queries(self) -> Mapping[str, UnitBall]:
-        """The one question."""
+        """The only query, one vector per client."""
         return {ANSWERS: self.query}
 
     @property
@@ -178,18 +178,21 @@ class Elimination(PhasePolicy):
             # The actions of the design in turn, beginning with the heaviest.
             atoms = atoms[jnp.arange(self._atoms) % jnp.maximum(1, (weights > 0).sum())]
             plays = jnp.full_like(plays, phase.clients // self._atoms)
-        played = x[atoms] * plays[:, None]
-        inverse, span = _inverse(played.T @ x[atoms], design), design.basis.T @ design.basis
+        weighted = x[atoms] * plays[:, None]
+        inverse, span = _inverse(weighted.T @ x[atoms], design), design.basis.T @ design.basis
         if self.once:
-            return self._one_reward(atoms, plays, inverse, span, inverse @ played.T)
-        encoder, decoder, reals = way = self._averages(plays, inverse @ played.T)
+            return self._one_reward(atoms, plays, inverse, span, inverse @ weighted.T)
+        encoder, decoder, reals = averages = self._averages(plays, inverse @ weighted.T)
         if noisy and self.rule == "exact":
             # Without noise the two ways say the same, and averages never have to be clipped.
             survivors = jnp.where(state.allowed[:, None], x, 0)
-            own = self._estimate(inverse, span, design.rank, inverse @ played.T)
-            better = _worst(survivors, own) < _worst(survivors, way)
+            estimates = self._estimate(inverse, span, design.rank, inverse @ weighted.T)
+            better = _find_largest_variance(survivors, estimates) < _find_largest_variance(
+                survivors, averages
+            )
             encoder, decoder, reals = (
-                jnp.where(better, mine, other) for mine, other in zip(own, way, strict=True)
+                jnp.where(better, by_estimate, by_average)
+                for by_estimate, by_average in zip(estimates, averages, strict=True)
             )
         return Asked(
             atoms=atoms[None],
@@ -217,21 +220,21 @@ class Elimination(PhasePolicy):
         best = jnp.argmax(scores)
         rule = self._exact_widths if self.rule == "exact" else self._paper_width
         lags = scores[best] - scores > rule(x[best] - x, asked, phase, noise)
-        known = ((x - x @ asked.span) ** 2).sum(1) < _OUTSIDE
-        return State(allowed=state.allowed & ~(lags & known), best=best.astype(jnp.int32))
+        is_in_span = ((x - x @ asked.span) ** 2).sum(1) < _OUTSIDE
+        return State(allowed=state.allowed & ~(lags & is_in_span), best=best.astype(jnp.int32))
 
     def settled(self, state: State) -> Array:
         """Whether one action is left; the paper goes on asking."""
         return (state.allowed.sum() == 1) & (self.rule == "exact")
 
     def finish(self, features: Array, state: State) -> Array:
-        """All on the action that looks best; the paper goes on with its design."""
+        """Play the action that looks best; the paper goes on with its design."""
         if self.rule == "paper":
             return self._design(features, state).weights
         return jax.nn.one_hot(state.best, self.problem.arms, dtype=jnp.float64)
 
     def _design(self, features: Array, state: State) -> Design:
-        """On at most twice as many actions as dimensions: a start, and as many steps again."""
+        """Design on at most twice as many actions as dimensions: a start and as many steps."""
         return near_optimal(features, state.allowed, most_steps=self.problem.dim)
 
     def _one_reward(
@@ -250,15 +253,15 @@ class Elimination(PhasePolicy):
             reals=jnp.int32(1),
         )
 
-    def _averages(self, plays: Array, solve: Array) -> _Way:
+    def _averages(self, plays: Array, solve: Array) -> _Coding:
         """A client sends its average on each atom: s numbers, the vector at most B√s long."""
-        played = plays > 0
-        length = self._bound * jnp.sqrt(played.sum().astype(jnp.float64))
+        is_played = plays > 0
+        length = self._bound * jnp.sqrt(is_played.sum().astype(jnp.float64))
         rest = self.query.size - plays.shape[0]
-        encoder = jnp.pad(jnp.diag(played / length), ((0, rest), (0, 0)))
-        return encoder, jnp.pad(length * solve, ((0, 0), (0, rest))), played.sum()
+        encoder = jnp.pad(jnp.diag(is_played / length), ((0, rest), (0, 0)))
+        return encoder, jnp.pad(length * solve, ((0, 0), (0, rest))), is_played.sum()
 
-    def _estimate(self, inverse: Array, span: Array, rank: Array, solve: Array) -> _Way:
+    def _estimate(self, inverse: Array, span: Array, rank: Array, solve: Array) -> _Coding:
         """A client sends its own least-squares estimate: as many numbers as the span has.
 
         It is clipped to a length that all but few estimates keep (`elimination.md`, section 2).
@@ -272,25 +275,25 @@ class Elimination(PhasePolicy):
         encoder = jnp.pad(solve / length, ((0, rest), (0, 0)))
         return encoder, jnp.pad(length * span, ((0, 0), (0, rest))), rank
 
-    def _exact_widths(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
+    def _exact_widths(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
         """Widths: z standard deviations of the estimated lead of one action over another."""
-        heard = self._reward**2 * asked.inverse
+        covariance = self._reward**2 * assignment.inverse
         if not self.once:
-            heard = (heard + self.problem.spread**2 * asked.span) / phase.clients
-        total = heard + (noise**2 * asked.decoder) @ asked.decoder.T
+            covariance = (covariance + self.problem.spread**2 * assignment.span) / phase.clients
+        total = covariance + (noise**2 * assignment.decoder) @ assignment.decoder.T
         return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
 
-    def _paper_width(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
+    def _paper_width(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
         """Twice W of the paper's equation 3 or 54, with the true noise in place of its formulas."""
         dim, problem = self.problem.dim, self.problem
         if self.once:
-            played = (asked.users > 0).sum()
-            sums = self._bound * (noise * asked.users).max()
+            support = (assignment.users > 0).sum()
+            sums = self._bound * (noise * assignment.users).max()
             inner = (
-                jnp.sqrt(2 * dim / phase.pulls) + 2 * dim * sums * jnp.sqrt(played) / phase.pulls
+                jnp.sqrt(2 * dim / phase.pulls) + 2 * dim * sums * jnp.sqrt(support) / phase.pulls
             )
         else:
-            average = self._bound * noise.max() * jnp.sqrt(asked.reals.astype(jnp.float64))
+            average = self._bound * noise.max() * jnp.sqrt(assignment.reals.astype(jnp.float64))
             inner = jnp.sqrt(2 * dim / (phase.clients * phase.pulls))
             inner += problem.spread / jnp.sqrt(phase.clients)
             inner += 2 * average * math.sqrt(self._support * dim)
@@ -312,9 +315,12 @@ class Elimination(PhasePolicy):
         problem, clients, pulls = self.problem, self._clients(number), self._pulls(number)
         leverage: float = self._reward**2 * 2 * problem.dim / pulls
         if self.once:
-            return leverage + (self._bound * noise(max(1, pulls // (_MOST * problem.dim)))) ** 2
+            return (
+                leverage
+                + (self._bound * noise(max(1, pulls // (_ATOMS_PER_DIM * problem.dim)))) ** 2
+            )
         estimate = problem.radius**2 + problem.dim * (problem.spread**2 + leverage)
-        answers = min(_MOST * problem.dim * self._bound**2, estimate)
+        answers = min(_ATOMS_PER_DIM * problem.dim * self._bound**2, estimate)
         return (leverage + problem.spread**2) / clients + noise(clients) ** 2 * answers
 
     def _pulls(self, number: int) -> int:
@@ -338,11 +344,11 @@ class Elimination(PhasePolicy):
     @property
     def _atoms(self) -> int:
         """The most actions that a design plays."""
-        return min(_MOST * self.problem.dim, self.problem.arms)
+        return min(_ATOMS_PER_DIM * self.problem.dim, self.problem.arms)
 
     @property
     def _support(self) -> float:
-        """S, the paper's bound on the same."""
+        """S, the paper's bound on the number of actions that a design plays."""
         dim = self.problem.dim
         return 4 * dim * math.log(math.log(max(dim, 3))) + 16
 
@@ -365,9 +371,9 @@ def _inverse(matrix: Array, design: Design) -> Array:
     return inverse
 
 
-def _worst(survivors: Array, way: _Way) -> Array:
+def _find_largest_variance(survivors: Array, coding: _Coding) -> Array:
     """The largest variance that unit noise gives the score of a survivor."""
-    return ((survivors @ way[1]) ** 2).sum(1).max()
+    return ((survivors @ coding[1]) ** 2).sum(1).max()
 
 
 _register = partial(register, kind=Elimination, home="population")

@@ -195,10 +195,12 @@ def test_totals_are_taken_as_they_are_where_noise_is_shared(mode: Any) -> None:
 @double_precision
 def test_a_spread_that_noise_explains_is_not_believed() -> None:
     policy = LinearSampling.of(FACTS)
-    values, _, mean = policy._shrunk(jnp.diag(jnp.array([90.0, 100.0, 110.0])), jnp.float64(20.0))
+    values, _, mean = policy._shrink_spectrum(
+        jnp.diag(jnp.array([90.0, 100.0, 110.0])), jnp.float64(20.0)
+    )
     assert values.tolist() == pytest.approx([100.0] * 3)
     assert float(mean) == pytest.approx(100.0)
-    values, _, _ = policy._shrunk(jnp.diag(jnp.array([0.0, 0.0, 300.0])), jnp.float64(0.1))
+    values, _, _ = policy._shrink_spectrum(jnp.diag(jnp.array([0.0, 0.0, 300.0])), jnp.float64(0.1))
     assert values.tolist() == pytest.approx([0.0, 0.0, 300.0], abs=0.1)
 
 
@@ -236,7 +238,7 @@ def test_noise_of_single_users_leaves_more_room_than_that_of_cohorts() -> None:
     spreads = {}
     for separate in ("cohorts", "users"):
         state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
-        _, spread = policy._along(state.separate, jnp.eye(3), jnp.zeros(3), jnp.zeros(3))
+        _, spread = policy._solve_along_axes(state.separate, jnp.eye(3), jnp.zeros(3), jnp.zeros(3))
         spreads[separate] = float(spread[0, 0])
     assert spreads["users"] == pytest.approx((3 * 0.16) ** -0.5, rel=1e-6)
     assert spreads["users"] > 1.4 * spreads["cohorts"]

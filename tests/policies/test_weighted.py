@@ -227,8 +227,8 @@ def test_without_noise_cohorts_tell_the_least_squares(alike: bool) -> None:
             example = _example(policy, weights, x, x @ theta, expected)
             total = total + policy.query.encode(example)
         state = dataclasses.replace(state, total=total, count=state.count + 40)
-        matrix = policy._everyones(state)[0]
-        told: Any = Sampling._closed(policy, state)
+        matrix = policy._measure_everyone(state)[0]
+        told: Any = Sampling._close_cohort(policy, state)
         state = dataclasses.replace(told, seen=matrix)
     assert policy.publish(state).estimate == pytest.approx(theta, abs=1e-5)
 
@@ -249,7 +249,7 @@ def test_everyones_matrix_is_that_of_directions_times_their_mean_weight() -> Non
     assert 0.05 < share < 0.9
     units = x / np.linalg.norm(x @ WEIGHTS, axis=1)[:, None]
     wanted = share * 81 * units.T @ units
-    assert policy._everyones(state)[0] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert policy._measure_everyone(state)[0] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 @double_precision
@@ -264,7 +264,7 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
         share * policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)
     ]
     found = np.mean([np.linalg.norm(back @ np.asarray(one) @ back) ** 2 for one in noises])
-    stated = float(policy._everyones(state)[1]) ** 2 * 6
+    stated = float(policy._measure_everyone(state)[1]) ** 2 * 6
     assert found == pytest.approx(stated, rel=0.08)
     assert stated < (share * 3.0 / policy.query.balance) ** 2 * 6
 
@@ -377,7 +377,7 @@ def test_what_users_follow_is_added_up_between_looks() -> None:
     assert state.followed.tolist() == NOTHING.tolist()
     # Between two looks a model speaks of those who came since, too.
     later = dataclasses.replace(state, count=jnp.int32(first + 7))
-    assert policy._everyones(later)[3] == pytest.approx(np.diag([7.0, 0, 0]))
+    assert policy._measure_everyone(later)[3] == pytest.approx(np.diag([7.0, 0, 0]))
     state = update(state, _released(policy, second, 1e3, second * gram, [0.0, 0.0, 90.0]))
     assert (int(state.closed_count), int(state.looked)) == (0, second)
     assert state.direction == pytest.approx([0.0, 0.0, 1.0])
@@ -424,7 +424,7 @@ def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() ->
     )
     # One direction of three is starved, and doubted no less.
     values, mean = jnp.array([50.0, 50.0, 5.0]), jnp.float64(50.0)
-    precision, _ = policy._gathered(state, values, jnp.eye(3), mean)
+    precision, _ = policy._combine_cohorts(state, values, jnp.eye(3), mean)
     share = float(policy._mean_weight(state))
     blurred = policy.caution * (module._REACH * share * 2.0 / policy.query.balance * 0.1) ** 2
     # Signs are as much chance where weights are small.
@@ -442,7 +442,7 @@ def test_a_cohort_is_drawn_to_what_its_own_users_followed_as_its_weights_see_it(
         followed=before + own,
         closed_followed=before,
     )
-    _, _, even, followed = policy._cohorts(state)
+    _, _, even, followed = policy._measure_open_cohort(state)
     assert even == pytest.approx(WEIGHTS @ WEIGHTS)
     assert followed == pytest.approx(WEIGHTS @ np.asarray(own) @ WEIGHTS)
 
@@ -454,8 +454,8 @@ def test_noise_of_closed_cohorts_stays_in_everyones_matrix() -> None:
         policy.init(OUTLOOK), count=jnp.int32(900), noise=jnp.float64(7), blur=jnp.float64(90)
     )
     wanted = 90 + (float(policy._mean_weight(state)) * 7 / policy.query.balance) ** 2
-    assert float(policy._everyones(state)[1]) ** 2 == pytest.approx(wanted)
-    reopened = policy._reopened(state, (state.precision, state.pull), state.pull, jnp.eye(3))
+    assert float(policy._measure_everyone(state)[1]) ** 2 == pytest.approx(wanted)
+    reopened = policy._reopen_cohort(state, (state.precision, state.pull), state.pull, jnp.eye(3))
     assert float(reopened.blur) == pytest.approx(wanted)
 
 
@@ -468,8 +468,8 @@ def test_where_surprises_are_reported_less_is_sampled_and_widths_are_wider() -> 
         for one in (policy.init(OUTLOOK), plain.init({"moments": Outlook(noisy=False)}))
     ]
     ours, others = (
-        policy._acted_out(states[0], values, mean),
-        plain._acted_out(states[1], values, mean),
+        policy._scale_directions(states[0], values, mean),
+        plain._scale_directions(states[1], values, mean),
     )
     assert float(ours[0][0]) == pytest.approx(module._SAMPLED * float(others[0][0]))
     assert ours[1][1:] == pytest.approx(module._WIDENED * np.asarray(others[1][1:]))
@@ -490,9 +490,11 @@ def test_in_many_dimensions_the_first_cohort_is_read_by_the_same_numbers() -> No
         count=jnp.int32(900),
         noise=jnp.float64(2.0),
     )
-    values = policy._shrunk(*policy._everyones(state))
-    at_once = policy._at_once(state, *values)
-    apart = policy._put_together(state, policy._shrunk(*policy._cohorts(state)), values)
+    values = policy._shrink_spectrum(*policy._measure_everyone(state))
+    at_once = policy._build_beliefs_at_once(state, *values)
+    apart = policy._combine_spectra(
+        state, policy._shrink_spectrum(*policy._measure_open_cohort(state)), values
+    )
     assert float(jnp.linalg.norm(at_once.estimate)) > 0.1
     assert at_once.estimate == pytest.approx(np.asarray(apart.estimate), rel=1e-6, abs=1e-9)
     for name in ("sample", "widen"):
@@ -516,11 +518,11 @@ def test_the_reach_is_what_a_belief_leaves_open_and_no_more_than_the_radius() ->
     assert float(state.reach) == 1.0
     release = _released(policy, 5000, 9.0, 5000 * np.diag([0.5, 0.2, 0.2]), [900.0, 90.0, 0.0])
     state = dataclasses.replace(state, total=release.total)
-    closed = policy._looked(state)
+    closed = policy._update_direction(state)
     assert int(closed.closed_count) == 5000
     assert 0 < float(closed.reach) < 0.1
     gathered = state.precision, state.pull
-    blind = policy._reopened(state, gathered, state.pull, 9 * jnp.eye(3))
+    blind = policy._reopen_cohort(state, gathered, state.pull, 9 * jnp.eye(3))
     longest = float(jnp.linalg.norm(blind.unweighing)) / 3**0.5
     assert float(blind.reach) == pytest.approx(longest)
     assert longest > 0.1

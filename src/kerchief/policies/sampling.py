@@ -4,12 +4,12 @@ A learner posts what it believes of the parameter: an estimate and how unsure it
 direction. Every device draws its own guess and plays the arm that is best under it, so the users of
 one batch explore in many directions although they all see one model. These make it cheap:
 
-- Cohorts whose noise is their own are put together by generalized least squares (`_gathered`):
+- Cohorts with noise of their own are combined by generalized least squares (`_combine_cohorts`):
   what an early one tells of a direction that is hardly played any more, later noise cannot hide.
 - The noisy matrix is drawn towards a multiple of the identity by as much as its noise explains of
-  its spread; what remains of the spread is believed (`_shrunk`).
+  its spread; what remains of the spread is believed (`_shrink_spectrum`).
 - What is known of the noise and the bound on the parameter shrink the estimate (`_posterior`).
-  Where noise is correlated over time, totals are read rarely (`_times`).
+  Where noise is correlated over time, totals are read rarely (`_schedule`).
 - A direction is sampled where the matrix says that play does not excite it by itself. Where arms
   vary enough, a small random width is all that is needed.
 
@@ -115,7 +115,7 @@ class Beliefs:
 
 @struct
 class Sampling(Ellipsoid):
-    """What linear and generalized linear sampling share.
+    """Base class of linear and generalized linear posterior sampling.
 
     Attributes:
         optimism: multiplier of the random width in directions that play excites by itself.
@@ -136,15 +136,15 @@ class Sampling(Ellipsoid):
     _with_noise: ClassVar[Mapping[Separate, float]] = _WITH_NOISE
 
     @classmethod
-    def _sampling(
+    def _build_from(
         cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
-        """From the bandit whose records and proved widths these are."""
+        """Build the policy from the bandit whose records and proved widths it has."""
         tuned = TUNED["sampling"]
         usual = 1.0 if base.mode == "theory" else tuned["exploration"]
         own = {
             **tuned,
-            "query": dataclasses.replace(base.query, **_times(horizon, base.query.dim, epsilon)),
+            "query": dataclasses.replace(base.query, **_schedule(horizon, base.query.dim, epsilon)),
             "exploration": or_default("exploration", exploration, usual),
             "prior": _prior(epsilon),
             "patience": 0.03,
@@ -152,7 +152,7 @@ class Sampling(Ellipsoid):
         return cls(**(vars(base) | own))
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
-        """Before any user: an empty total."""
+        """Return the state before any user, with an empty total."""
         dim, zero = self.query.dim, jnp.float64(0)
         nothing, nobody = jnp.zeros(self.query.size, jnp.float64), jnp.int32(0)
         return Told(
@@ -176,37 +176,41 @@ class Sampling(Ellipsoid):
         if state.separate == "nobody":
             return state
         if state.separate == "cohorts":
-            return self._closed_if_ripe(state)
+            return self._close_if_informative(state)
         # Looked at in public time, which is a real branch: else every user would cost a closing.
         read = (jnp.asarray(self.query.readings, jnp.int32) == release.count).any()
         read &= self._posts_early(release.count) | (release.count >= self._first_users)
-        looked: Told = jax.lax.cond(read, self._closed_if_ripe, lambda same: same, state)
-        return looked
+        new_state: Told = jax.lax.cond(
+            read, self._close_if_informative, lambda unchanged: unchanged, state
+        )
+        return new_state
 
-    def _closed_if_ripe(self, state: Told) -> Told:
-        """The open cohort is closed where it tells enough."""
-        closed: Told = jax.lax.cond(self._ripe(state), self._closed, lambda same: same, state)
-        return closed
+    def _close_if_informative(self, state: Told) -> Told:
+        """Close the open cohort where it tells enough."""
+        new_state: Told = jax.lax.cond(
+            self._is_informative(state), self._close_cohort, lambda unchanged: unchanged, state
+        )
+        return new_state
 
-    def _ripe(self, state: Told) -> Array:
+    def _is_informative(self, state: Told) -> Array:
         """Whether the open cohort tells enough to be closed, in public time."""
-        return self._stands_out(state, times=_RIPE[state.separate], growth=_LEAST_GROWTH)
+        return self._exceeds_noise(state, times=_RIPE[state.separate], growth=_LEAST_GROWTH)
 
-    def _stands_out(self, state: Told, *, times: float, growth: float) -> Array:
-        """Whether the open cohort's matrix must stand out from its noise, and it is not small."""
+    def _exceeds_noise(self, state: Told, *, times: float, growth: float) -> Array:
+        """Whether the open cohort's matrix must exceed its noise, and it is not small."""
         users = (state.count - state.closed_count).astype(jnp.float64)
-        noise = self._matrix_noise(self._opened(state).noise)
-        standing = users * self._rate >= times * noise * self.query.dim**0.5
-        found: Array = standing & (users >= growth * state.closed_count)
-        return found
+        noise = self._matrix_noise(self._isolate_open_cohort(state).noise)
+        is_clear = users * self._rate >= times * noise * self.query.dim**0.5
+        is_informative: Array = is_clear & (users >= growth * state.closed_count)
+        return is_informative
 
-    def _closed(self, state: Told) -> Told:
-        """What the open cohort tells is added up; the next one begins."""
-        seen = self._shrunk(*self._cohorts(state))
-        return added_up(state, *self._gathered(self._opened(state), *seen))
+    def _close_cohort(self, state: Told) -> Told:
+        """Add up what the open cohort tells, and begin the next cohort."""
+        spectrum = self._shrink_spectrum(*self._measure_open_cohort(state))
+        return added_up(state, *self._combine_cohorts(self._isolate_open_cohort(state), *spectrum))
 
-    def _opened(self, state: Told) -> Told:
-        """The same with the total and the noise of the open cohort alone."""
+    def _isolate_open_cohort(self, state: Told) -> Told:
+        """Replace the total and its noise by those of the open cohort alone."""
         return dataclasses.replace(
             state,
             total=state.total - state.closed_total,
@@ -218,35 +222,37 @@ class Sampling(Ellipsoid):
         gram, _ = self._sums(state)
         return gram, self._matrix_noise(state.noise)
 
-    def _cohorts(self, state: Told) -> tuple[Array, ...]:
-        """The open cohort's matrix and its noise, and what else shrinking it needs to know."""
-        return self._matrix(self._opened(state))
+    def _measure_open_cohort(self, state: Told) -> tuple[Array, ...]:
+        """The open cohort's matrix, its noise and what else shrinking it needs."""
+        return self._matrix(self._isolate_open_cohort(state))
 
-    def _everyones(self, state: Told) -> tuple[Array, ...]:
-        """The same for everyone's arms, in the coordinates of the parameter."""
+    def _measure_everyone(self, state: Told) -> tuple[Array, ...]:
+        """The matrix of all users, its noise and what else shrinking it needs."""
         return self._matrix(state)
 
-    def _gathered(
-        self, opened: Told, values: Array, axes: Array, mean: Array
+    def _combine_cohorts(
+        self, cohort: Told, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
-        """What all cohorts tell, the open one included: by generalized least squares."""
-        _, moment = self._sums(opened)
-        told, weights = self._reading(opened)._told(opened, values, mean)
-        precision = opened.precision + (axes * told) @ axes.T
-        return precision, opened.pull + axes @ (weights * (axes.T @ moment))
+        """Combine all cohorts, the open one included, by generalized least squares."""
+        _, moment = self._sums(cohort)
+        information, weights = self._adapt_to_cohort(cohort)._measure_precision(
+            cohort, values, mean
+        )
+        precision = cohort.precision + (axes * information) @ axes.T
+        return precision, cohort.pull + axes @ (weights * (axes.T @ moment))
 
-    def _reading(self, opened: Told) -> Self:
-        """The numbers by which the open cohort is read."""
+    def _adapt_to_cohort(self, cohort: Told) -> Self:
+        """Return the policy with the parameters by which the open cohort is read."""
         return self
 
-    def _told(self, opened: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+    def _measure_precision(self, cohort: Told, values: Array, mean: Array) -> tuple[Array, Array]:
         """The open cohort's precision in each direction, and the weight of its vector there."""
-        doubt = self.caution + (self.doubt - self.caution) * _starved(values, mean)
-        residual = self._dispersion * values + self._residual_noise(opened.noise**2, doubt) + 1e-9
+        doubt = self.caution + (self.doubt - self.caution) * _measure_starvation(values, mean)
+        residual = self._dispersion * values + self._residual_noise(cohort.noise**2, doubt) + 1e-9
         # Of an eigenvalue, what its noise may be is no information.
-        hidden = 0.0 if opened.separate == "users" else self.threshold
-        told = jnp.maximum(values - hidden * self._matrix_noise(opened.noise), 0.0)
-        return told**2 / residual, told / residual
+        hidden = 0.0 if cohort.separate == "users" else self.threshold
+        signal = jnp.maximum(values - hidden * self._matrix_noise(cohort.noise), 0.0)
+        return signal**2 / residual, signal / residual
 
     def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
         """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
@@ -270,71 +276,81 @@ class Sampling(Ellipsoid):
         return users % gap_after(self._first_users, self.patience) == 0
 
     def publish(self, state: Tree) -> Tree:
-        """What devices draw their guesses from."""
-        believed = self._proved(state) if self.mode == "theory" else self._believed(state)
-        return posted(believed)
+        """The distribution from which devices draw their parameters."""
+        beliefs = (
+            self._build_proved_beliefs(state)
+            if self.mode == "theory"
+            else self._build_beliefs(state)
+        )
+        return posted(beliefs)
 
-    def _believed(self, state: Told) -> Beliefs:
+    def _build_beliefs(self, state: Told) -> Beliefs:
         """A normal belief, and how much of it devices act out in each direction."""
         if self.query.dim > _MOST_SMALL:
-            return self._believed_of_many(state)
-        both = self._cohorts(state), self._everyones(state)
-        seen = [jnp.stack(one) for one in zip(*both, strict=True)]
+            return self._build_beliefs_in_turn(state)
+        measurements = self._measure_open_cohort(state), self._measure_everyone(state)
+        stacks = [jnp.stack(pair) for pair in zip(*measurements, strict=True)]
         # At once: library calls side by side can wait for each other for ever.
-        found = jax.vmap(self._shrunk)(*seen)
-        opened, whole = ([one[place] for one in found] for place in (0, 1))
-        return self._put_together(state, opened, whole)
+        spectra = jax.vmap(self._shrink_spectrum)(*stacks)
+        cohort, everyone = ([part[place] for part in spectra] for place in (0, 1))
+        return self._combine_spectra(state, cohort, everyone)
 
-    def _believed_of_many(self, state: Told) -> Beliefs:
-        """The same in many dimensions: with one decomposition while no cohort is closed."""
-        whole = self._shrunk(*self._everyones(state))
+    def _build_beliefs_in_turn(self, state: Told) -> Beliefs:
+        """Build beliefs in many dimensions, one decomposition after the other."""
+        everyone = self._shrink_spectrum(*self._measure_everyone(state))
         if state.separate == "nobody":
-            return self._at_once(state, *whole)
+            return self._build_beliefs_at_once(state, *everyone)
 
-        def put_together() -> Beliefs:
-            gram, *rest = self._cohorts(state)
+        def combine() -> Beliefs:
+            gram, *rest = self._measure_open_cohort(state)
             # After the other one: library calls side by side can wait for each other for ever.
-            seen = self._shrunk(jnp.where(whole[2] > 0, gram, 0.0), *rest)
-            return self._put_together(state, seen, whole)
+            cohort = self._shrink_spectrum(jnp.where(everyone[2] > 0, gram, 0.0), *rest)
+            return self._combine_spectra(state, cohort, everyone)
 
         nothing_closed = state.closed_count == 0
-        found: Beliefs = jax.lax.cond(
-            nothing_closed, lambda: self._at_once(state, *whole), put_together
+        beliefs: Beliefs = jax.lax.cond(
+            nothing_closed, lambda: self._build_beliefs_at_once(state, *everyone), combine
         )
-        return found
+        return beliefs
 
-    def _put_together(
-        self, state: Told, opened: Sequence[Array], whole: Sequence[Array]
+    def _combine_spectra(
+        self, state: Told, cohort: Sequence[Array], everyone: Sequence[Array]
     ) -> Beliefs:
-        """From the shrunk matrices of the open cohort and of everyone."""
-        values, axes, mean = whole
-        gathered = self._gathered(self._opened(state), *opened)
-        estimate, spread = self._posterior(state.separate, *gathered)
-        guessed, wide = self._acted_out(state, values, mean)
-        along = axes.T @ spread
+        """Build beliefs from the shrunk matrices of the open cohort and of all users."""
+        values, axes, mean = everyone
+        information = self._combine_cohorts(self._isolate_open_cohort(state), *cohort)
+        estimate, root = self._posterior(state.separate, *information)
+        guessed, wide = self._scale_directions(state, values, mean)
+        along = axes.T @ root
         return Beliefs(
             estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
         )
 
-    def _at_once(self, state: Told, values: Array, axes: Array, mean: Array) -> Beliefs:
-        """From everyone's alone, where no cohort is closed: all matrices have its axes."""
+    def _build_beliefs_at_once(
+        self, state: Told, values: Array, axes: Array, mean: Array
+    ) -> Beliefs:
+        """Build beliefs from all users' matrix alone, where no cohort is closed."""
         _, moment = self._sums(state)
-        precision, weights = self._reading(state)._told(state, values, mean)
+        precision, weights = self._adapt_to_cohort(state)._measure_precision(state, values, mean)
         pulled = weights * (axes.T @ moment)
-        estimate, spread = self._along(state.separate, axes, precision, pulled)
-        guessed, wide = self._acted_out(state, values, mean)
-        return Beliefs(estimate=estimate, sample=spread * guessed, widen=spread * wide)
+        estimate, root = self._solve_along_axes(state.separate, axes, precision, pulled)
+        guessed, wide = self._scale_directions(state, values, mean)
+        return Beliefs(estimate=estimate, sample=root * guessed, widen=root * wide)
 
-    def _acted_out(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
-        """How much of the belief is sampled in each direction, and how much is a random width."""
-        starved = _starved(values, mean)
+    def _scale_directions(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+        """Return each direction's sampled share of the belief, and its random width."""
+        starved = _measure_starvation(values, mean)
         first = state.count == 0
-        sampled = self._bold(state, values) * self._grown(state.count) * jnp.sqrt(starved)
+        sampled = (
+            self._scale_exploration(state, values)
+            * self._grow_exploration(state.count)
+            * jnp.sqrt(starved)
+        )
         guessed = jnp.where(first, _FIRST_SAMPLE, sampled)
         wide = jnp.where(first, _FIRST_WIDTH, self.optimism * jnp.sqrt(1 - starved))
         return guessed, wide
 
-    def _bold(self, state: Told, values: Array) -> Array:
+    def _scale_exploration(self, state: Told, values: Array) -> Array:
         """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
         chance = self._dispersion * values + 1e-9
         share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
@@ -345,38 +361,40 @@ class Sampling(Ellipsoid):
     def _posterior(self, separate: Separate, precision: Array, pull: Array) -> tuple[Array, Array]:
         """The estimate, within the radius, and a square root of its covariance."""
         values, axes = jnp.linalg.eigh(precision)
-        return self._along(separate, axes, jnp.maximum(values, 0.0), axes.T @ pull)
+        return self._solve_along_axes(separate, axes, jnp.maximum(values, 0.0), axes.T @ pull)
 
-    def _along(
+    def _solve_along_axes(
         self, separate: Separate, axes: Array, values: Array, pulled: Array
     ) -> tuple[Array, Array]:
-        """The same for a precision and a pull along its axes."""
+        """Solve for estimate and covariance root, given the precision along its axes."""
         bound = jnp.asarray(self.radius, jnp.float64) ** 2
         strength = jnp.minimum(self.prior, _MOST_PRIOR[separate])
         room, prior = bound, self.query.dim * strength + 1e-9
         # An estimate that is long by chance must not make a learner sure of it.
-        known = values / (values + prior / bound)
+        certainty = values / (values + prior / bound)
         for _ in range(3):
             along = into_ball(pulled / (values + prior / room), self.radius)
-            room = jnp.maximum(bound - ((known * along) ** 2).sum(), _LEAST_ROOM * bound)
+            room = jnp.maximum(bound - ((certainty * along) ** 2).sum(), _LEAST_ROOM * bound)
         return axes @ along, axes / jnp.sqrt(values + prior / room)
 
-    def _shrunk(self, gram: Array, noise: Array, *shape: Array) -> tuple[Array, Array, Array]:
+    def _shrink_spectrum(
+        self, gram: Array, noise: Array, *shape: Array
+    ) -> tuple[Array, Array, Array]:
         """Eigenvalues drawn to their mean by the share of their spread that noise explains."""
         dim = self.query.dim
         values, axes = jnp.linalg.eigh(gram)
         mean = jnp.maximum(values.mean(), 0.25 * noise / dim**0.5 + 1e-9)
         explained = noise**2 * (dim * (dim + 1) / 2)
-        spread = jnp.maximum(((values - mean) ** 2).sum(), 1e-12)
-        kept = 1 - jnp.minimum(1.0, explained / spread)
-        return jnp.maximum(mean + kept * (values - mean), 0.0), axes, mean
+        scatter = jnp.maximum(((values - mean) ** 2).sum(), 1e-12)
+        share = 1 - jnp.minimum(1.0, explained / scatter)
+        return jnp.maximum(mean + share * (values - mean), 0.0), axes, mean
 
-    def _grown(self, count: Array) -> Array:
-        """A factor that outgrows every root of a logarithm, so that no run is stuck for ever."""
+    def _grow_exploration(self, count: Array) -> Array:
+        """Return a factor that outgrows every root of a logarithm, so that runs converge."""
         return 1 + self.growth * jnp.log1p(count / 1000.0)
 
-    def _proved(self, state: Tree) -> Beliefs:
-        """Guesses as wide as the confidence set that is proved."""
+    def _build_proved_beliefs(self, state: Tree) -> Beliefs:
+        """Build beliefs as wide as the confidence set that is proved."""
         gram, moment = self._sums(state)
         ridge, floor, width = self._theory_width(state)
         values, axes = jnp.linalg.eigh(gram)
@@ -425,7 +443,7 @@ def added_up(state: ToldKind, precision: Array, pull: Array) -> ToldKind:
     )
 
 
-def _starved(values: Array, mean: Array) -> Array:
+def _measure_starvation(values: Array, mean: Array) -> Array:
     """How far each direction is from being excited like the others: 1 is starved, 0 is not."""
     return jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
 
@@ -435,7 +453,7 @@ def _prior(epsilon: float) -> float:
     return 0.2 if math.isinf(epsilon) else 0.2 * min(max(epsilon, 0.06), 3.0) ** 0.5
 
 
-def _times(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ...]]:
+def _schedule(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ...]]:
     """When cohorts end, and when running totals are read: the less epsilon, the later.
 
     Less of it, and more dimensions, take more users to say anything; every further total costs

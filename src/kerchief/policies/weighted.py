@@ -127,15 +127,17 @@ class SurprisedSampling(Sampling):
     _closed_at: ClassVar[float]
     """How often a cohort's vector must stand out from its noise for the cohort to be closed."""
 
-    def _built_for(self, trust: str, epsilon: float) -> Self:
-        """The same for a trust; widths that are proved are for moments as they are."""
+    def _adapt_to_trust(self, trust: str, epsilon: float) -> Self:
+        """Return the policy for a trust model; under local trust it asks for surprises."""
         one_of("trust", trust, TRUSTS)
         if self.mode == "theory" or trust != "local":
             return self
-        return dataclasses.replace(self, surprised=True, query=_surprising(self.query, epsilon))
+        return dataclasses.replace(
+            self, surprised=True, query=_build_surprise_query(self.query, epsilon)
+        )
 
-    def _expected(self, score: Array) -> tuple[Array, Array | float]:
-        """What a score is worth beyond one of 0, and the share of the steepest slope there."""
+    def _predict(self, score: Array) -> tuple[Array, Array | float]:
+        """Return the expected reward above that of score 0, and the relative slope."""
         raise NotImplementedError
 
     @property
@@ -144,23 +146,23 @@ class SurprisedSampling(Sampling):
         return 0.5, 0.2
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
-        """Before any user: nothing is weighted, and every reward is a surprise."""
-        told = super().init(outlook)
+        """Return the state before any user, in which nothing is weighted."""
+        state = super().init(outlook)
         if not self.weighs(outlook[self.question]):
-            return told
-        same, none = jnp.eye(self.query.dim, dtype=jnp.float64), jnp.zeros_like(told.pull)
+            return state
+        identity, zeros = jnp.eye(self.query.dim, dtype=jnp.float64), jnp.zeros_like(state.pull)
         return WeightedTold(
-            **vars(told),
-            weights=same,
-            unweighing=same,
-            reference=none,
+            **vars(state),
+            weights=identity,
+            unweighing=identity,
+            reference=zeros,
             reach=jnp.asarray(self.radius, jnp.float64),
-            seen=jnp.zeros_like(same),
+            seen=jnp.zeros_like(identity),
             blur=jnp.float64(0),
-            direction=none,
+            direction=zeros,
             looked=jnp.int32(0),
-            followed=jnp.zeros_like(same),
-            closed_followed=jnp.zeros_like(same),
+            followed=jnp.zeros_like(identity),
+            closed_followed=jnp.zeros_like(identity),
         )
 
     def weighs(self, outlook: Outlook) -> bool:
@@ -171,11 +173,11 @@ class SurprisedSampling(Sampling):
         """How surprising the reward was, at the arm's direction, as the posted matrix sees it."""
         if not isinstance(model, WeightedBeliefs):
             return super().record(model, arms, action, reward)
-        x, query, most = arms.features[action], self.query, self._most_surprising
-        seen, (expected, slope) = model.weights @ x, self._expected(x @ model.reference)
-        length = jnp.linalg.norm(seen)
-        unit = seen * (query.norm / jnp.maximum(length, _TINY * query.norm))
-        shortened = most / (most + jnp.abs(expected))
+        x, query, largest = arms.features[action], self.query, self._largest_surprise
+        weighted, (expected, slope) = model.weights @ x, self._predict(x @ model.reference)
+        length = jnp.linalg.norm(weighted)
+        unit = weighted * (query.norm / jnp.maximum(length, _TINY * query.norm))
+        shortened = largest / (largest + jnp.abs(expected))
         weight = shortened * slope * length / query.norm
         surprise = (reward - self._origin - expected) * shortened / jnp.maximum(weight, 1.0)
         example = Example(features=unit, reward=query.offset + surprise, weight=weight)
@@ -186,7 +188,9 @@ class SurprisedSampling(Sampling):
         beliefs = super().publish(state)
         if not isinstance(state, WeightedTold):
             return beliefs
-        weights, reference = (one.astype(jnp.float32) for one in (state.weights, state.reference))
+        weights, reference = (
+            array.astype(jnp.float32) for array in (state.weights, state.reference)
+        )
         return WeightedBeliefs(**vars(beliefs), weights=weights, reference=reference)
 
     def _matrix(self, state: Told) -> tuple[Array, Array]:
@@ -201,75 +205,83 @@ class SurprisedSampling(Sampling):
         return share * matrix, share * self._matrix_noise(state.noise)
 
     def _mean_weight(self, state: Told) -> Array:
-        """The open cohort's, drawn to the usual one by what noise explains of it."""
+        """Mean weight of the open cohort, drawn to the usual one by what noise explains."""
         users = jnp.maximum(state.count - state.closed_count, 1).astype(jnp.float64)
         directions, _ = self._sums(state)
         unit = self._rate * self.query.dim * users
-        seen = jnp.trace(directions) / unit
+        observed = jnp.trace(directions) / unit
         blurred = self._matrix_noise(state.noise) * self.query.dim**0.5 / unit
-        usual, spread = self._usual_weight
-        drawn = usual + (seen - usual) * spread**2 / (spread**2 + blurred**2)
+        usual, deviation = self._usual_weight
+        shrunk = usual + (observed - usual) * deviation**2 / (deviation**2 + blurred**2)
         least, part = _LEAST_WEIGHT
-        found: Array = jnp.clip(drawn, jnp.minimum(least, part * blurred) + 1e-9, 1.0)
-        return found
+        mean_weight: Array = jnp.clip(shrunk, jnp.minimum(least, part * blurred) + 1e-9, 1.0)
+        return mean_weight
 
-    def _closed_if_ripe(self, state: Told) -> Told:
-        """Not among the first users, whose estimates are noise."""
+    def _close_if_informative(self, state: Told) -> Told:
+        """Close the open cohort where it tells enough, but not among the first users."""
         if not isinstance(state, WeightedTold):
-            return super()._closed_if_ripe(state)
+            return super()._close_if_informative(state)
         late = state.count >= _LOOKED_FROM * self.query.dim
-        found: Told = jax.lax.cond(late, self._looked, lambda same: same, state)
-        return found
+        new_state: Told = jax.lax.cond(
+            late, self._update_direction, lambda unchanged: unchanged, state
+        )
+        return new_state
 
-    def _looked(self, state: WeightedTold) -> WeightedTold:
-        """What users follow from here on; and the open cohort is closed where it tells enough."""
-        gathered = self._gathered(self._opened(state), *self._shrunk(*self._cohorts(state)))
-        estimate, spread = self._posterior(state.separate, *gathered)
-        seen = dataclasses.replace(
+    def _update_direction(self, state: WeightedTold) -> WeightedTold:
+        """Update what users follow, and close the open cohort where it tells enough."""
+        information = self._combine_cohorts(
+            self._isolate_open_cohort(state),
+            *self._shrink_spectrum(*self._measure_open_cohort(state)),
+        )
+        estimate, root = self._posterior(state.separate, *information)
+        followed_state = dataclasses.replace(
             state,
             direction=estimate / jnp.maximum(jnp.linalg.norm(estimate), _TINY),
             looked=state.count,
-            followed=self._followed(state),
+            followed=self._sum_followed(state),
         )
-        told = seen, gathered, estimate, spread
-        found: WeightedTold = jax.lax.cond(
-            self._ripe(seen), self._reopened, lambda same, *_: same, *told
+        arguments = followed_state, information, estimate, root
+        new_state: WeightedTold = jax.lax.cond(
+            self._is_informative(followed_state),
+            self._reopen_cohort,
+            lambda unchanged, *_: unchanged,
+            *arguments,
         )
-        return found
+        return new_state
 
-    def _reopened(
-        self, state: WeightedTold, gathered: tuple[Array, Array], estimate: Array, spread: Array
+    def _reopen_cohort(
+        self, state: WeightedTold, information: tuple[Array, Array], estimate: Array, root: Array
     ) -> WeightedTold:
-        """What cohorts told up to now is added up; the next one weighs by what is known now."""
-        gram, noise, *shape = self._everyones(state)
+        """Add up what cohorts told, and begin one with the weights of the new estimate."""
+        gram, noise, *shape = self._measure_everyone(state)
         # After the others: library calls side by side can wait for each other for ever.
-        gram = jnp.where(jnp.trace(spread) > -jnp.inf, gram, 0.0)
+        gram = jnp.where(jnp.trace(root) > -jnp.inf, gram, 0.0)
         weights, unweighing = self._weights(gram, noise, *shape, count=state.count)
-        left = jnp.sqrt(((unweighing @ spread) ** 2).sum())
-        most = self.radius * jnp.sqrt((unweighing**2).sum() / self.query.dim)
+        deviation = jnp.sqrt(((unweighing @ root) ** 2).sum())
+        largest = self.radius * jnp.sqrt((unweighing**2).sum() / self.query.dim)
         return dataclasses.replace(
-            added_up(state, *gathered),
+            added_up(state, *information),
             closed_followed=state.followed,
             weights=weights,
             unweighing=unweighing,
             reference=estimate.astype(jnp.float32).astype(jnp.float64),
-            reach=jnp.minimum(left, most),
+            reach=jnp.minimum(deviation, largest),
             seen=gram,
             blur=noise**2,
         )
 
-    def _followed(self, state: WeightedTold) -> Array:
-        """The directions that users followed, up to now."""
+    def _sum_followed(self, state: WeightedTold) -> Array:
+        """Sum the directions that users followed, up to now."""
         since = (state.count - state.looked) * jnp.outer(state.direction, state.direction)
-        found: Array = state.followed + since
-        return found
+        directions: Array = state.followed + since
+        return directions
 
-    def _ripe(self, state: Told) -> Array:
-        """Whether the open cohort's vector must stand out from its noise, and it is not small."""
+    def _is_informative(self, state: Told) -> Array:
+        """Whether the open cohort's vector must exceed its noise, and it is not small."""
         if not isinstance(state, WeightedTold):
-            return super()._ripe(state)
-        times = self._closed_at * self.query.balance * self.query.norm / self._most_surprising
-        return self._stands_out(state, times=times, growth=_GROWTH)
+            return super()._is_informative(state)
+        times = self._closed_at * self.query.balance * self.query.norm / self._largest_surprise
+        return self._exceeds_noise(state, times=times, growth=_GROWTH)
 
     def _weights(
         self, gram: Array, noise: Array, *shape: Array, count: Array
@@ -278,78 +290,80 @@ class SurprisedSampling(Sampling):
 
         Directions are raised to the level of the greatest, and then all of them alike.
         """
-        values, axes, _ = self._shrunk(gram, noise, *shape)
-        seen = jnp.maximum(values, noise + 1e-9)
-        raised = jnp.clip(jnp.sqrt(seen.max() / seen), 1.0, jnp.maximum(self.heaviest, 1.0))
-        full = _FILL * self._rate * self.query.dim * count / (raised**2 * seen).sum()
+        values, axes, _ = self._shrink_spectrum(gram, noise, *shape)
+        strength = jnp.maximum(values, noise + 1e-9)
+        raised = jnp.clip(jnp.sqrt(strength.max() / strength), 1.0, jnp.maximum(self.heaviest, 1.0))
+        full = _FILL * self._rate * self.query.dim * count / (raised**2 * strength).sum()
         raised = jnp.clip(jnp.sqrt(full) * raised, 1 / _HEAVIEST, _HEAVIEST)
         raised = jnp.where(noise > 0, raised, 1.0)
         weights, unweighing = ((axes * scale) @ axes.T for scale in (raised, 1 / raised))
         return weights.astype(jnp.float32).astype(jnp.float64), unweighing
 
-    def _cohorts(self, state: Told) -> tuple[Array, ...]:
+    def _measure_open_cohort(self, state: Told) -> tuple[Array, ...]:
         """The open cohort's matrix, its noise, and what following estimates would make of it."""
-        found = super()._cohorts(state)
+        measurement = super()._measure_open_cohort(state)
         if not isinstance(state, WeightedTold):
-            return found
-        weights, own = state.weights, self._followed(state) - state.closed_followed
-        return *found, weights @ weights, weights @ own @ weights
+            return measurement
+        weights, own = state.weights, self._sum_followed(state) - state.closed_followed
+        return *measurement, weights @ weights, weights @ own @ weights
 
-    def _everyones(self, state: Told) -> tuple[Array, ...]:
-        """The same for everyone's arms, in the coordinates of the parameter."""
+    def _measure_everyone(self, state: Told) -> tuple[Array, ...]:
+        """The matrix of all users, its noise and what following estimates would show."""
         if not isinstance(state, WeightedTold):
-            return super()._everyones(state)
+            return super()._measure_everyone(state)
         dim, back = self.query.dim, state.unweighing
-        gram, noise = self._matrix(self._opened(state))
+        gram, noise = self._matrix(self._isolate_open_cohort(state))
         square = back @ back
-        left = (jnp.trace(square) ** 2 + (square**2).sum()) / (dim * (dim + 1))
-        blurred = jnp.sqrt(state.blur + left * noise**2)
-        return state.seen + back @ gram @ back, blurred, jnp.eye(dim), self._followed(state)
+        share = (jnp.trace(square) ** 2 + (square**2).sum()) / (dim * (dim + 1))
+        blurred = jnp.sqrt(state.blur + share * noise**2)
+        return state.seen + back @ gram @ back, blurred, jnp.eye(dim), self._sum_followed(state)
 
-    def _acted_out(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
-        """With wider random widths where surprises are reported."""
-        guessed, wide = super()._acted_out(state, values, mean)
+    def _scale_directions(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+        """Scale directions, with wider random widths where surprises are reported."""
+        guessed, wide = super()._scale_directions(state, values, mean)
         return guessed, wide * (_WIDENED if isinstance(state, WeightedTold) else 1.0)
 
-    def _shrunk(self, gram: Array, noise: Array, *shape: Array) -> tuple[Array, Array, Array]:
-        """Drawn to what following estimates would show, where it is told what that is."""
+    def _shrink_spectrum(
+        self, gram: Array, noise: Array, *shape: Array
+    ) -> tuple[Array, Array, Array]:
+        """Shrink a matrix to what following estimates would show, where that is given."""
         if not shape:
-            return super()._shrunk(gram, noise)
-        found, mean = drawn(gram, noise, *shape)
-        values, axes = jnp.linalg.eigh(found)
+            return super()._shrink_spectrum(gram, noise)
+        target, mean = drawn(gram, noise, *shape)
+        values, axes = jnp.linalg.eigh(target)
         return jnp.maximum(values, 0.0), axes, mean
 
-    def _gathered(
-        self, opened: Told, values: Array, axes: Array, mean: Array
+    def _combine_cohorts(
+        self, cohort: Told, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
-        """What all cohorts tell; the open one about P⁻¹(θ - θ₀)."""
-        if not isinstance(opened, WeightedTold):
-            return super()._gathered(opened, values, axes, mean)
-        nothing, back = jnp.zeros_like(opened.precision), opened.unweighing
-        alone = dataclasses.replace(opened, precision=nothing, pull=jnp.zeros_like(opened.pull))
-        precision, pull = super()._gathered(alone, values, axes, mean)
-        found = back @ precision @ back
+        """Combine all cohorts; the open one tells about P⁻¹(θ - θ₀)."""
+        if not isinstance(cohort, WeightedTold):
+            return super()._combine_cohorts(cohort, values, axes, mean)
+        nothing, back = jnp.zeros_like(cohort.precision), cohort.unweighing
+        alone = dataclasses.replace(cohort, precision=nothing, pull=jnp.zeros_like(cohort.pull))
+        precision, pull = super()._combine_cohorts(alone, values, axes, mean)
+        information = back @ precision @ back
         return (
-            opened.precision + found,
-            opened.pull + back @ pull + found @ opened.reference,
+            cohort.precision + information,
+            cohort.pull + back @ pull + information @ cohort.reference,
         )
 
-    def _reading(self, opened: Told) -> Self:
-        """About P⁻¹(θ - θ₀), which is short; what is starved is doubted no less than the rest."""
-        if not isinstance(opened, WeightedTold):
+    def _adapt_to_cohort(self, cohort: Told) -> Self:
+        """Return the policy with parameters for P⁻¹(θ - θ₀), which is short."""
+        if not isinstance(cohort, WeightedTold):
             return self
-        read = dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
+        adapted = dataclasses.replace(self, radius=_REACH * cohort.reach, doubt=self.caution)
         if not isinstance(self.query, Surprises):
-            return read
-        share = self._mean_weight(opened)
+            return adapted
+        share = self._mean_weight(cohort)
         return dataclasses.replace(
-            read, radius=read.radius * share, spread=self.spread / jnp.sqrt(share)
+            adapted, radius=adapted.radius * share, spread=self.spread / jnp.sqrt(share)
         )
 
     @property
-    def _most_surprising(self) -> float:
-        most: float = self.query.high - self.query.offset
-        return most
+    def _largest_surprise(self) -> float:
+        largest: float = self.query.high - self.query.offset
+        return largest
 
     @property
     def _origin(self) -> float:
@@ -386,15 +400,17 @@ class LinearSampling(SurprisedSampling, LinUCB):
         exploration: float | None = None,
     ) -> Self:
         """Build it from public facts alone; see `LinUCB.of`."""
-        made = cls._sampling(LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration)
-        return made._built_for(trust, epsilon)
+        policy = cls._build_from(
+            LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration
+        )
+        return policy._adapt_to_trust(trust, epsilon)
 
     def _matrix_noise(self, noise: Array) -> Array:
         """The matrix may come in other units than the vector."""
-        found: Array = noise / self.query.balance
-        return found
+        matrix_noise: Array = noise / self.query.balance
+        return matrix_noise
 
-    def _expected(self, score: Array) -> tuple[Array, Array | float]:
+    def _predict(self, score: Array) -> tuple[Array, Array | float]:
         """The score itself, and a slope that is the same everywhere."""
         return score, 1.0
 
@@ -425,16 +441,16 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
         cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, trust: str = "none"
     ) -> Self:
         """Build it from public facts alone; see `OnlineGLM.of`."""
-        made = cls._sampling(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
-        made = made._built_for(trust, epsilon)
+        policy = cls._build_from(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
+        policy = policy._adapt_to_trust(trust, epsilon)
         if trust != "joint":
-            return made
-        return dataclasses.replace(made, prior=_JOINT_PRIOR * made.prior)
+            return policy
+        return dataclasses.replace(policy, prior=_JOINT_PRIOR * policy.prior)
 
-    def _expected(self, score: Array) -> tuple[Array, Array | float]:
-        """As the link says, of scores that are possible."""
-        link, most = link_named(self.link), self._largest_score
-        score = jnp.clip(score, -most, most)
+    def _predict(self, score: Array) -> tuple[Array, Array | float]:
+        """Return the link's prediction, for a score clipped to its possible range."""
+        link, largest_score = link_named(self.link), self._largest_score
+        score = jnp.clip(score, -largest_score, largest_score)
         return link.mean(score) - link.origin, link.slope(score) / self.steepest
 
     @property
@@ -445,9 +461,9 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
         """
         link, largest = link_named(self.link), self._largest_score
         share = (link.mean(largest) - link.mean(-largest)) / (2 * largest * self.steepest)
-        (most, far), (least, near) = super()._usual_weight, _LEAST_USUAL
-        usual = jnp.clip(share**2, least, most)
-        return usual, jnp.maximum(far / most * usual, near)
+        (cap, far), (least, near) = super()._usual_weight, _LEAST_USUAL
+        usual = jnp.clip(share**2, least, cap)
+        return usual, jnp.maximum(far / cap * usual, near)
 
     @property
     def _largest_score(self) -> Array:
@@ -471,21 +487,21 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
         return self.steepest * super()._rate
 
 
-def _surprising(query: Regression, epsilon: float) -> Surprises | Regression:
+def _build_surprise_query(query: Regression, epsilon: float) -> Surprises | Regression:
     """The query for surprises: as far on both sides as a reward may be, with a weight."""
-    most = max(abs(query.low - query.offset), abs(query.high - query.offset))
-    least, more, longest = _MATRIX
+    largest = max(abs(query.low - query.offset), abs(query.high - query.offset))
+    least, growth, longest = _MATRIX
     apart = epsilon <= min(query.dim, _APART_UP_TO)
-    length = min(least + more * epsilon, longest) if apart else _TOGETHER
-    balance = min(max(length * most / query.norm, 1e-9), 1e9)
+    length = min(least + growth * epsilon, longest) if apart else _TOGETHER
+    balance = min(max(length * largest / query.norm, 1e-9), 1e9)
     if not apart:
-        low, high = query.offset - most, query.offset + most
+        low, high = query.offset - largest, query.offset + largest
         return dataclasses.replace(query, low=low, high=high, balance=balance, weighted=True)
     return Surprises(
         readings=query.readings,
         dim=query.dim,
         norm=query.norm,
-        most=most,
+        most=largest,
         offset=query.offset,
         balance=balance,
     )
@@ -498,30 +514,33 @@ def drawn(gram: Array, noise: Array, even: Array, followed: Array) -> tuple[Arra
     squares. What noise does not explain of the rest is kept, as a share of it.
 
     >>> play = jnp.diag(jnp.array([5.0, 1.0, 1.0]))
-    >>> found, mean = drawn(play, jnp.float64(9.0), jnp.eye(3), jnp.diag(jnp.array([2.0, 0, 0])))
-    >>> found.round(3).tolist(), round(float(mean), 3)
+    >>> shrunk, mean = drawn(play, jnp.float64(9.0), jnp.eye(3), jnp.diag(jnp.array([2.0, 0, 0])))
+    >>> shrunk.round(3).tolist(), round(float(mean), 3)
     ([[5.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], 2.333)
     """
     dim = len(gram)
-    evens, both, others = ((one * two).sum() for one, two in _pairs(even, followed))
-    one, two = (gram * even).sum(), (gram * followed).sum()
-    alone, apart = one / evens, evens * others - both**2
-    told = apart > 1e-6 * evens * others
-    apart = jnp.where(told, apart, 1.0)
-    level, along = (one * others - two * both) / apart, (two * evens - one * both) / apart
-    told &= (level > _LEAST_EVEN * alone) & (along > 0)
-    target = jnp.where(told, level * even + along * followed, alone * even)
-    found = jnp.trace(target) / dim
-    mean = jnp.maximum(found, 0.25 * noise / dim**0.5 + 1e-9)
-    target = target + (mean - found) * jnp.eye(dim)
+    evens, cross, squares = ((first * second).sum() for first, second in _pair_up(even, followed))
+    on_even, on_followed = (gram * even).sum(), (gram * followed).sum()
+    alone, apart = on_even / evens, evens * squares - cross**2
+    is_mixture = apart > 1e-6 * evens * squares
+    apart = jnp.where(is_mixture, apart, 1.0)
+    level, along = (
+        (on_even * squares - on_followed * cross) / apart,
+        (on_followed * evens - on_even * cross) / apart,
+    )
+    is_mixture &= (level > _LEAST_EVEN * alone) & (along > 0)
+    target = jnp.where(is_mixture, level * even + along * followed, alone * even)
+    average = jnp.trace(target) / dim
+    mean = jnp.maximum(average, 0.25 * noise / dim**0.5 + 1e-9)
+    target = target + (mean - average) * jnp.eye(dim)
     rest = gram - target
     explained = noise**2 * (dim * (dim + 1) / 2)
-    kept = 1 - jnp.minimum(1.0, explained / jnp.maximum((rest**2).sum(), 1e-12))
-    return target + kept * rest, mean
+    share = 1 - jnp.minimum(1.0, explained / jnp.maximum((rest**2).sum(), 1e-12))
+    return target + share * rest, mean
 
 
-def _pairs(one: Array, other: Array) -> tuple[tuple[Array, Array], ...]:
-    return (one, one), (one, other), (other, other)
+def _pair_up(first: Array, second: Array) -> tuple[tuple[Array, Array], ...]:
+    return (first, first), (first, second), (second, second)
 
 
 _TINY = 1e-12
@@ -535,7 +554,7 @@ def sampling(
     delta: float = 0.0,
     trust: str = "none",
 ) -> LinearSampling | GLMSampling:
-    """The one for the problem's rewards."""
+    """Build the sampling policy for the problem's rewards."""
     if problem.link != "linear":
         return GLMSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
     return LinearSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)

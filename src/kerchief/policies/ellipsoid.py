@@ -78,7 +78,7 @@ class Optimist(Policy):
         return {self.question: Example(features=arms.features[action], reward=reward)}
 
     def _values(self, model: Tree, x: Array) -> Array:
-        """What arms are worth by the estimate."""
+        """Estimate the expected reward of each arm."""
         values: Array = x @ model.estimate
         return values
 
@@ -87,7 +87,7 @@ class Totals(Optimist):
     """A learner that keeps the latest total and nothing else, unless it says otherwise."""
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: an empty total."""
+        """Return the state before any user, with an empty total."""
         return State(
             total=jnp.zeros(self.query.size, jnp.float64),
             count=jnp.int32(0),
@@ -97,7 +97,7 @@ class Totals(Optimist):
 
     @newest_counts
     def update(self, state: Tree, name: str, release: Release) -> State:
-        """The release is a running total: it replaces the old one."""
+        """Replace the old running total by the new one."""
         return State(
             total=release.total, count=release.count, noise=release.noise, noisy=state.noisy
         )
@@ -160,7 +160,7 @@ class Ellipsoid(Patient, Optimist):
         return gram, moment
 
     def _matrix_noise(self, noise: Array) -> Array:
-        """Deviation of the noise on the matrix, from that on the coordinates of a release."""
+        """Convert the noise deviation of a release to that of the Gram matrix."""
         return noise
 
     def _theory_width(self, state: Tree) -> tuple[Array, Array, Array]:
@@ -168,18 +168,21 @@ class Ellipsoid(Patient, Optimist):
         raise NotImplementedError
 
     def _tuned_width(self, state: Tree) -> tuple[Array, Array, Array]:
-        """Regularizer, eigenvalue floor and width with multipliers chosen on unreported seeds."""
+        """Regularizer, eigenvalue floor and width, with multipliers chosen by a search.
+
+        The search used other seeds than those of reported results.
+        """
         raise NotImplementedError
 
 
 def shifted(query: Any, problem: Problem, mode: Mode) -> float:
-    """Bound on the parameter, which centred rewards shift along the coordinate that arms share."""
+    """Bound the parameter, which centred rewards shift along the shared coordinate."""
     centred = mode == "theory" and problem.constant != 0.0
     return problem.radius + (abs(query.offset / problem.constant) if centred else 0.0)
 
 
 def posted(model: T) -> T:
-    """A model as it is posted: its numbers in float32."""
+    """Convert the numbers of a model to float32, in which models are published."""
     cast: T = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), model)
     return cast
 
@@ -191,7 +194,7 @@ def hopeful(kept: Array, score: Array, width: Array) -> Array:
 
 
 def lengths(x: Array, inverted: Array) -> Array:
-    """‖x‖ in the inverse of a matrix, for each row.
+    """Compute ‖x‖ in the inverse of a matrix, for each row.
 
     >>> lengths(jnp.array([[3.0, 4.0]]), jnp.eye(2)).tolist()
     [5.0]

@@ -82,7 +82,9 @@ class Barrier(OnDomain):
 
     @classmethod
     def smooth(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """For smooth convex losses: the radius is (2√2 d v √(ν log T / T) / (3 β R²))^⅓.
+        """Build it for smooth convex losses.
+
+        The radius is (2√2 d v √(ν log T / T) / (3 β R²))^⅓.
 
         In theory mode reports must have the light tails that the theorem asks for.
         """
@@ -96,7 +98,9 @@ class Barrier(OnDomain):
 
     @classmethod
     def strong(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """For smooth and strongly convex losses: the step is √((ν + 3β/2α) log T / 2T) / (d v).
+        """Build it for smooth and strongly convex losses.
+
+        The step is √((ν + 3β/2α) log T / 2T) / (d v).
 
         In theory mode reports must have the light tails that the theorem asks for.
         """
@@ -111,16 +115,19 @@ class Barrier(OnDomain):
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
-        """Bounds of its numbers: at 1 the ellipsoid touches the boundary."""
+        """Bounds of the parameters; at radius 1 the ellipsoid touches the boundary."""
         return {"radius": (0.0, 1.0)}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Begin at the center, where the barrier is least, and expect a loss at the midpoint."""
+        """Begin at the center, and expect a loss at the midpoint.
+
+        The barrier is least at the center.
+        """
         zero, midpoint = jnp.zeros(self.domain.rank), (self.problem.low + self.problem.high) / 2
         return State(place=zero, pull=zero, mean=jnp.float64(midpoint))
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
-        """A point of the ellipsoid around where it stands."""
+        """Propose a point of the ellipsoid around the current point."""
         sphere = self.domain.basis().T @ self.domain.direction(stream)
         # Any root will do, since directions are uniform: H⁻¹ = L Lᵀ, and L for H^(-1/2).
         aside = lower_root(inverse(self._hessian(state.place, round + 1))) @ sphere
@@ -128,7 +135,7 @@ class Barrier(OnDomain):
         return self.domain.project(self._point(state.place + self.radius * aside))[None]
 
     def memo(self, state: State, action: Array, round: Array) -> Memo:
-        """The ellipsoid is that of the place and the round of the proposal."""
+        """Return the current point and H^(1/2) u of the proposal."""
         aside = self.domain.basis().T @ (action[0] - self.domain.center()) - state.place
         # H^(1/2) u = H · aside / radius.
         along = self._hessian(state.place, round + 1) @ aside / self.radius
@@ -145,21 +152,21 @@ class Barrier(OnDomain):
         )
 
     def recommend(self, state: State) -> Array:
-        """The point it stands at."""
+        """Return the current point."""
         return self._point(state.place)
 
     def _point(self, place: Array) -> Array:
-        """A place as a point of the set."""
+        """Convert span coordinates to a point of the set."""
         return self.domain.center() + self.domain.basis() @ place
 
     def _hessian(self, place: Array, rounds: Array) -> Array:
-        """Hessian, in the span, of the barrier and of what so many rounds add."""
+        """Compute the Hessian, in the span, of the barrier and the quadratic terms."""
         basis = self.domain.basis()
         barrier = basis.T @ self.domain.barrier_hessian(self._point(place)) @ basis
         return barrier + self.growth * rounds * jnp.eye(self.domain.rank)
 
     def _descend(self, place: Array, pull: Array, rounds: Array) -> Array:
-        """Damped Newton steps, none of which leaves the set."""
+        """Take damped Newton steps, none of which leaves the set."""
         for _ in range(NEWTON):
             barrier = self.domain.basis().T @ self.domain.barrier_gradient(self._point(place))
             gradient = pull + self.growth * rounds * place + barrier

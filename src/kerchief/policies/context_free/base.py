@@ -41,44 +41,46 @@ class ContextFree(Policy):
 
     @property
     def queries(self) -> Mapping[str, Loss]:
-        """The loss of the action that was proposed, unless it is said otherwise."""
+        """The only query, by default the loss of the proposed action."""
         return {LOSS: Loss.of(self.problem)}
 
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
-        """Learner: the action of this round: an arm (int32), or points of the domain, one per row.
+        """Learner: propose an arm (int32), or points of the domain, one per row.
 
         Every row is a question of its own to the same user.
         """
         raise NotImplementedError
 
     def ready(self, state: Tree, round: Array) -> Array | bool:
-        """Learner: whether a round may be asked now; if not, open questions are waited for."""
+        """Learner: whether a round may begin now; if not, reports are awaited."""
         return True
 
     def memo(self, state: Tree, action: Array, round: Array) -> Tree:
-        """Learner: what `learn` will need of the state that made the proposal; draws nothing.
+        """Learner: what `learn` needs of the proposing state; draws nothing.
 
         Several questions may be open at once, and when an answer comes the state is another one.
         """
         return ()
 
     def answer(self, action: Array, losses: Array) -> Array:
-        """Device: the one number to report, from the loss of each question."""
+        """Device: compute the number to report from the loss of each question."""
         return losses[0]
 
     def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Tree:
-        """Learner: take in the report, an array as long as the query says. Draws nothing.
+        """Learner: update the state with a report. Draws nothing.
+
+        The report is an array as long as the query says.
 
         Answers come in any order: the round counts them, and says nothing of when was asked.
         """
         raise NotImplementedError
 
     def recommend(self, state: Tree) -> Array:
-        """Learner: the arm or the point that it would name now."""
+        """Learner: recommend an arm or a point."""
         raise NotImplementedError
 
     def update(self, state: Tree, name: str, release: Release) -> Tree:
-        """Learner: the report of the user who came last, and what that user was asked."""
+        """Learner: update the state with the last report and its proposed action."""
         assert release.action is not None
         round = release.count - 1
         memo = self.memo(state, release.action, round)
@@ -89,7 +91,7 @@ class ContextFree(Policy):
         return self.propose(model, clock.round, stream)
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """Device: the answer, where one is asked for."""
+        """Device: compute the answer to each query."""
         return {name: self.answer(action, reward) for name in self.queries}
 
 
@@ -122,7 +124,7 @@ class Counting(Armed):
     """A bandit that keeps counts and sums of reports."""
 
     def init(self, outlook: Mapping[str, Outlook]) -> Counts:
-        """No reports yet."""
+        """Return empty counts."""
         zero = jnp.zeros(self.problem.arms, jnp.float64)
         return Counts(pulls=zero, total=zero)
 
@@ -147,7 +149,7 @@ class OnDomain(ContextFree):
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
-        """Bounds of its numbers: questions are at most the inner radius away, and so in the set."""
+        """Bounds of the parameters; questions within the inner radius are in the set."""
         return {"radius": (0.0, self.domain.inner)}
 
     def recommend(self, state: Tree) -> Array:
@@ -177,7 +179,9 @@ def domain_of(problem: ContextFreeProblem) -> Domain:
 
 
 def head_start(problem: ContextFreeProblem, length: float) -> float:
-    """With steps 1/(α(t + t₀)) and gradients so long, the t₀ that makes the bound on regret least.
+    """Return the t₀ of steps 1/(α(t + t₀)) that makes the bound on regret least.
+
+    `length` bounds the gradient estimates.
 
     It solves t₀(T + t₀) = (length / αR)² T (`two_point.md`).
     """

@@ -33,11 +33,11 @@ class Stopping(Counting):
     """A bandit that asks until it knows enough."""
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
-        """Reports, as long as it goes on."""
+        """Ask for reports until the search has stopped."""
         return {LOSS: ~self.stopped(state)}
 
     def stopped(self, state: Tree) -> Array:
-        """Whether nothing more is asked."""
+        """Whether the search has stopped."""
         raise NotImplementedError
 
 
@@ -75,7 +75,9 @@ class LilUCB(Stopping):
         channel: Channel,
         failure: float = 0.05,
     ) -> Self:
-        """Build it from public facts alone; `failure` is the chance that the answer is wrong.
+        """Build it from public facts alone.
+
+        `failure` is the chance that the answer is wrong.
 
         In theory mode, reports that are not sub-Gaussian are refused.
         """
@@ -187,13 +189,13 @@ class Halving(Stopping):
         return state.order[(round - firsts[current]) % arms[current]]
 
     def ready(self, state: HalvingState, round: Array) -> Array:
-        """A stage begins when the one before has all its answers."""
+        """Whether the round belongs to the stage whose reports are awaited."""
         return round < jnp.array([stage.last for stage in self.stages])[state.stage]
 
     def learn(
         self, state: HalvingState, action: Array, memo: Tree, report: Array, round: Array
     ) -> HalvingState:
-        """Count the report; where a stage has all of them, order its arms and begin anew."""
+        """Count the report; after the last one of a stage, order the arms."""
         now = super().learn(state, action, memo, report, round)
         ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
         # Arms that the stage did not play keep their places behind it.
@@ -212,7 +214,7 @@ class Halving(Stopping):
         return state.stage >= len(self.stages)
 
     def recommend(self, state: HalvingState) -> Array:
-        """The best of the last stage."""
+        """Recommend the best arm of the last stage."""
         return state.order[0]
 
 

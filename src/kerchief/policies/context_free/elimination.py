@@ -48,7 +48,9 @@ class SuccessiveElimination(Counting):
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """Build it from public facts alone; widths are the theorem's or chosen on seed 1000.
+        """Build it from public facts alone.
+
+        Widths are those of the theorem, or were chosen on seed 1000.
 
         In theory mode, reports that are not sub-Gaussian are refused.
         """

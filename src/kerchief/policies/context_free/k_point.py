@@ -61,7 +61,9 @@ class KPoint(OnDomain):
         channel: Channel,
         questions: int | None = None,
     ) -> Self:
-        """Steps that know the noise: R / (√T v), where v² is G² d/m and (G d s)²/m for the noise.
+        """Build it with steps R / (√T v) that depend on the noise.
+
+        Here v² is G² d/m and (G d s)²/m for the noise.
 
         For m = d; a step has the rest, √(m/d). There are so many questions, 2d unless it is given.
         """
@@ -80,7 +82,7 @@ class KPoint(OnDomain):
 
     @property
     def pairs(self) -> int:
-        """Half the number of questions, which must be even and at most twice the dimensions."""
+        """Half the number of questions, an even number up to twice the dimensions."""
         largest = 2 * self.domain.rank
         questions = between("questions", self.questions or largest, 2, largest, closed=True)
         if questions % 2:
@@ -96,7 +98,10 @@ class KPoint(OnDomain):
 
     @property
     def queries(self) -> Mapping[str, Any]:
-        """All slopes, in units of the Lipschitz bound: no longer than 1 together but at kinks."""
+        """The only query, all slopes in units of the Lipschitz bound.
+
+        Together they are no longer than 1 but at kinks.
+        """
         return {LOSS: UnitBall(size=self.pairs)}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
@@ -104,7 +109,7 @@ class KPoint(OnDomain):
         return State(point=self.domain.center())
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
-        """Points on opposite sides, along directions at right angles."""
+        """Propose points on opposite sides, along directions at right angles."""
         rank = self.domain.rank
         normals = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
         aside = self.radius * (self.domain.basis() @ orthonormal(normals)).T
@@ -117,7 +122,7 @@ class KPoint(OnDomain):
         return apart / (2 * self.radius * self.problem.lipschitz)
 
     def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
-        """One step, and back into the set, as far inside as the questions need."""
+        """Take one step, and project into the set, as far inside as the questions need."""
         directions = (action[: self.pairs] - action[self.pairs :]) / (2 * self.radius)
         scale = self.domain.rank / self.pairs * self.problem.lipschitz
         share = 1 - self.radius / self.domain.inner

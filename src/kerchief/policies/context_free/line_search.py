@@ -79,7 +79,9 @@ class LineSearch(OnDomain):
         channel: Channel,
         patience: float | None = None,
     ) -> Self:
-        """Build it from public facts alone; tuned, the patience is one chosen on seed 1000.
+        """Build it from public facts alone.
+
+        When tuned, the patience is one chosen on seed 1000.
 
         In theory mode, reports that are not sub-Gaussian are refused.
         """
@@ -110,7 +112,7 @@ class LineSearch(OnDomain):
         return Memo(which=jnp.argmin(jnp.abs(self._places(state) - place)), cuts=state.cuts)
 
     def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
-        """Count a report about the present interval, and cut or look closer when there are enough.
+        """Count a report about the interval, and cut or look closer if there are enough.
 
         Ignore a report about an interval that was cut since.
         """
@@ -158,7 +160,7 @@ class LineSearch(OnDomain):
         return state.left + _QUARTERS * (state.right - state.left)
 
     def _point(self, place: Array) -> Array:
-        """A place as a point of the set."""
+        """Convert a coordinate on the line to a point of the set."""
         return self.domain.center() + self.domain.basis()[:, 0] * place
 
 

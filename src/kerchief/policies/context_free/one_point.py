@@ -62,7 +62,10 @@ class OnePoint(OnDomain):
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
-        """The radius, √(R d v / ((2 + R/r) G)) / T^¼, and the step that make the bound least."""
+        """Build it with the radius and the step that make the bound least.
+
+        The radius is √(R d v / ((2 + R/r) G)) / T^¼.
+        """
         domain = domain_of(problem)
         length = domain.rank * float(channel.spread)
         bias = (2 + domain.outer / domain.inner) * problem.lipschitz
@@ -75,7 +78,10 @@ class OnePoint(OnDomain):
     def curved(
         cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
     ) -> Self:
-        """For strongly convex losses: the radius is (d² v² log T / (α (2 + R/r) G T))^⅓."""
+        """Build it for strongly convex losses.
+
+        The radius is (d² v² log T / (α (2 + R/r) G T))^⅓.
+        """
         domain, curve = domain_of(problem), positive("convexity", problem.convexity)
         length = domain.rank * float(channel.spread)
         bias = (2 + domain.outer / domain.inner) * problem.lipschitz
@@ -91,15 +97,15 @@ class OnePoint(OnDomain):
         return State(point=self.domain.center(), mean=jnp.float64(midpoint))
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
-        """A point of the sphere around where it stands."""
+        """Propose a point of the sphere around the current point."""
         return (state.point + self.radius * self.domain.direction(stream))[None]
 
     def memo(self, state: State, action: Array, round: Array) -> Array:
-        """The direction in which the question lies."""
+        """Return the direction from the current point to the proposal."""
         return (action[0] - state.point) / self.radius
 
     def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
-        """One step, and back into the set, as far inside as the questions need."""
+        """Take one step, and project into the set, as far inside as the questions need."""
         gradient = self.domain.rank / self.radius * (report[0] - state.mean) * memo
         share = 1 - self.radius / self.domain.inner
         step = 1 / (1 / self.step + self.growth * (round + 1.0))
@@ -110,7 +116,7 @@ class OnePoint(OnDomain):
 
 
 def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
-    """The mean of all reports after one more, and of one at the midpoint, within the bounds."""
+    """Update the mean report, which counts one at the midpoint, within the bounds."""
     return jnp.clip(mean + (report - mean) / (round + 2), problem.low, problem.high)
 
 

@@ -33,7 +33,7 @@ _IMPORTANCE_RATE = 2.5
 
 
 def tsallis_weights(losses: Array, rate: Array | float) -> Array:
-    """The weights 4 / (η (Lᵢ - x))² that sum to one, for x below the least cumulative loss.
+    """Compute the weights 4 / (η (Lᵢ - x))² that sum to one, for some x < min L.
 
     With y = η (min L - x) and dᵢ = η (Lᵢ - min L) the sum is S(y) = Σ 4 / (y + dᵢ)². Newton's
     method is applied to S^(-1/2) - 1, which is increasing, and concave since it is a power mean of
@@ -120,7 +120,7 @@ class Tsallis(Armed):
         )
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Nothing is known, and all arms are alike."""
+        """Return equal weights and losses of zero."""
         arms = self.problem.arms
         return State(
             losses=jnp.zeros(arms, jnp.float64), weights=jnp.full(arms, 1 / arms, jnp.float64)
@@ -132,7 +132,7 @@ class Tsallis(Armed):
         return jnp.minimum(passed.sum(), self.problem.arms - 1).astype(jnp.int32)
 
     def memo(self, state: State, action: Array, round: Array) -> Memo:
-        """Estimates divide by the chance that the arm had when it was drawn."""
+        """Return the weights by which the arm was drawn, and the first estimates."""
         return Memo(weights=state.weights, start=self._start(state.weights, self._rate(round)))
 
     def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
@@ -151,13 +151,13 @@ class Tsallis(Armed):
         return self.rate / jnp.sqrt(round + 1.0 + self.late)
 
     def _start(self, weights: Array, rate: Array) -> Array:
-        """What the estimate of an arm is before its report is looked at."""
+        """Return the estimate of each arm before its report is looked at."""
         if self.estimator == "importance":
             return jnp.zeros_like(weights)
         return jnp.where(weights >= self.floor * rate**2, 0.5, 0.0)
 
     def _loss(self, report: Array) -> Array:
-        """The report as a loss: in [0, 1], or of deviation at most ½."""
+        """Scale the report to a loss in [0, 1], or to deviation at most ½."""
         if self.channel.bounded:
             return self.channel.unit(report)
         return (report - self.problem.low) / (2 * self.channel.spread)

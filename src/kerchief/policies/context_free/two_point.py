@@ -99,17 +99,17 @@ class TwoPoint(OnDomain):
         return State(point=self.domain.center())
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
-        """Two points on opposite sides."""
+        """Propose two points on opposite sides of the current point."""
         aside = self.radius * self.domain.direction(stream)
         return jnp.stack([state.point + aside, state.point - aside])
 
     def answer(self, action: Array, losses: Array) -> Array:
-        """The slope between them, in float64: the difference may be tiny."""
+        """Compute the slope in float64, as the difference may be tiny."""
         losses = losses.astype(jnp.float64)
         return (losses[0] - losses[1]) / (2 * self.radius)
 
     def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
-        """One step, and back into the set, as far inside as the questions need."""
+        """Take one step, and project into the set, as far inside as the questions need."""
         direction = (action[0] - action[1]) / (2 * self.radius)
         gradient = self.domain.rank * report[0] * direction
         step = 1 / (self.firmness + self.growth * (round + 1.0))
@@ -118,12 +118,17 @@ class TwoPoint(OnDomain):
 
 
 def asked_around(problem: ContextFreeProblem) -> float:
-    """Log T / T of the inner radius: so small that it costs O(log T) in all."""
+    """Return the radius of questions, log T / T of the inner radius.
+
+    It is so small that it costs O(log T) in all.
+    """
     return domain_of(problem).inner * max(math.log(problem.horizon), 1.0) / problem.horizon
 
 
 def printed_around(problem: ContextFreeProblem) -> float:
-    """Log T / T whatever the set is, as Algorithm 2 has it, and no more than the inner radius.
+    """Return the printed radius of questions, log T / T, within the inner radius.
+
+    Algorithm 2 has log T / T whatever the set is.
 
     Beyond that radius the printed algorithm has no set to stay in. Then both questions lie on
     opposite sides of the center.

@@ -75,7 +75,9 @@ _LEAST = 1e-290
 
 
 def coin_divergence(p: Array, q: Array) -> Array:
-    """kl(p, q) of two coins, both strictly between 0 and 1; exact to rounding also if p is near q.
+    """Compute kl(p, q) of two coins, both strictly between 0 and 1.
+
+    The result is exact to rounding also if p is near q.
 
     >>> round(float(coin_divergence(jnp.array(0.25), jnp.array(0.5))), 4)
     0.1308
@@ -124,7 +126,7 @@ let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsa
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """Build it from public facts alone, with c of the theorem or, when tuned, the authors'."""
+        """Build it with c of the theorem or, when tuned, the authors' choice."""
         channel.need_bounds("kl-ucb")
         return cls(problem=problem, channel=channel, extra=3.0 if mode == "theory" else 0.0)
 

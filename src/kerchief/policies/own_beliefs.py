@@ -27,7 +27,9 @@ _inverse = partial(inverse, rolled=True)
 def information(
     gram: Array, moments: Array, residual: Array, variance: Array
 ) -> tuple[Array, Array]:
-    """What moments = gram θ + noise of covariance (residual gram + diag variance) tell of θ.
+    """Compute what moments = gram θ + noise tell of θ.
+
+    The noise has covariance residual gram + diag variance.
 
     Returns:
         By arm the precision matrix of θ, and its product with the estimate.
@@ -58,7 +60,7 @@ def believed(
     spread: Array | float,
     most: Array | float,
 ) -> tuple[Array, Array]:
-    """Every arm's parameter, and what is still to be learned of it.
+    """Estimate every arm's parameter, and what is still to be learned of it.
 
     Both are averaged over how much contexts matter.
 
@@ -98,7 +100,10 @@ def _posterior(
     variance: Array,
     deviation: Array | float,
 ) -> tuple[Array, Array, Array]:
-    """Log evidence, means and what they will move by, for one variance of contexts' weights."""
+    """Compute the posterior for one variance of contexts' weights.
+
+    Return the log evidence, the means and the covariance of their future moves.
+    """
     prior = jnp.full(query.dim, variance)
     if query.lever:
         prior = prior.at[-1].set((deviation * (query.high - query.low) / query.lever) ** 2)
@@ -121,7 +126,7 @@ def _posterior(
 def _fit_common_level(
     query: OwnMoments, data_precision: Array, evidence: Array, covariance: Array
 ) -> tuple[Array, Array]:
-    """The level around which arms' own levels lie, and what it adds to the log evidence."""
+    """Fit the level around which arms' levels lie; return it and its log evidence."""
     wide = (query.high - query.low) / 2 / query.lever
     explained = jnp.einsum("ki,kij->kj", data_precision[:, -1], covariance)
     score = (evidence[:, -1] - (explained * evidence).sum(-1)).sum()

@@ -38,7 +38,7 @@ class OwnBeliefs:
 
 
 def public_contexts(problem: Problem, rows: ArrayLike) -> NDArray[np.float64]:
-    """The features that vary, of public contexts.
+    """Check public contexts, and return their features that vary.
 
     Raises:
         InvalidValue: they do not keep the problem's bounds, or are too many.
@@ -65,7 +65,7 @@ def public_contexts(problem: Problem, rows: ArrayLike) -> NDArray[np.float64]:
 
 
 def simulated(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> Array:
-    """Contexts of users who might have come, one per row: normal, with the released moments.
+    """Simulate contexts, one per row: normal, with the released moments.
 
     Args:
         query: that was answered.
@@ -78,7 +78,7 @@ def simulated(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> A
 
 
 def _moments(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tuple[Array, Array]:
-    """Mean and root of the covariance of contexts, drawn to 0 and to a ball by known noise."""
+    """Estimate the mean and the covariance root of contexts, shrunk by known noise."""
     dim, bound = query.varying, query.norm**2 / query.varying
     total = sums.features.sum(0)[:dim]
     error = (noise / query.weight) ** 2 * dim * query.arms
@@ -94,7 +94,10 @@ def _moments(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tu
 
 
 def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, seen: Array) -> Array:
-    """By arm, the expected u uᵀ of one user who plays by these beliefs, or at random if `first`."""
+    """Compute by arm the expected u uᵀ of one user who plays by these beliefs.
+
+    If `first`, the user plays at random.
+    """
     users = query.levered(seen)
     plays = jnp.where(first, 1 / query.arms, _count_plays(beliefs, users))
     grams: Array = jax.lax.map(lambda shares: (users * shares[:, None]).T @ users, plays)
@@ -104,7 +107,7 @@ def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, seen: Array) -> Ar
 def corrected(
     query: OwnMoments, gram: Array, heard: Array, variance: Array, drift: Array | float
 ) -> tuple[Array, Array]:
-    """Simulated matrices with the arms' own sums of features, as far as these are known.
+    """Correct simulated matrices by the arms' released sums of features.
 
     Args:
         query: with a lever.

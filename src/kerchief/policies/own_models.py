@@ -136,7 +136,7 @@ class OwnSampling(Policy):
 
     @property
     def queries(self) -> Mapping[str, OwnMoments]:
-        """One: moments by arm, and the pool."""
+        """The only query, moments by arm and the pool."""
         return {self.question: self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Learned:
@@ -169,7 +169,7 @@ class OwnSampling(Policy):
         return new_state
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """When a cohort ends, or a total is read."""
+        """Publish when a cohort ends, or when a total is read."""
         return ends_now(self.query.batches, clock) | ends_now(self.query.readings, clock)
 
     def publish(self, state: Learned) -> OwnBeliefs:
@@ -250,7 +250,7 @@ class OwnSampling(Policy):
     def _measure_information(
         self, gram: Array, sums: OwnSums, variance: Array, level: Array
     ) -> tuple[Array, Array]:
-        """Information on every arm's parameter, from as many users as the matrices are of."""
+        """Measure the information of so many users on every arm's parameter."""
         query = self.query
         noise = jnp.broadcast_to(variance, sums.moments.shape)
         if query.lever:
@@ -268,7 +268,7 @@ class OwnSampling(Policy):
         return information(gram, gram[:, -1], self._bound_residual(level), noise)[0]
 
     def _bound_residual(self, level: Array) -> Array:
-        """The greatest variance of a reward whose mean is this far above the offset."""
+        """Bound the variance of a reward whose mean is this far above the offset."""
         mean = self.query.offset + level
         return (self.query.high - mean) * (mean - self.query.low)
 
@@ -300,7 +300,7 @@ def _check_problem(problem: Problem) -> None:
 
 
 def _schedule(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """When cohorts end, and when running totals are read: the less epsilon, the later.
+    """Schedule ends of cohorts and readings of totals: later for less epsilon.
 
     The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.
     """

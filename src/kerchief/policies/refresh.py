@@ -13,7 +13,7 @@ from kerchief.core.contracts import Clock, Policy, Tree
 
 
 def ever_rarer(clock: Clock, patience: float | Array) -> Array:
-    """Whether a model is posted after this round, as one more user matters ever less.
+    """Whether to publish a model after this round, ever more rarely.
 
     That is every 2^k rounds, the largest such number that is at most patience * round, or every
     round while that is below 1: multiples of a power of two come evenly.
@@ -27,7 +27,7 @@ def ever_rarer(clock: Clock, patience: float | Array) -> Array:
 
 
 def gap_after(users: int | Array, patience: float | Array) -> Array:
-    """How many rounds lie between two models after so many users, see `ever_rarer`.
+    """Return the rounds between two models after so many users; see `ever_rarer`.
 
     >>> [int(gap_after(users, 0.1)) for users in (3, 39, 40, 99)]
     [1, 2, 4, 8]
@@ -42,7 +42,7 @@ class Patient(Policy):
     patience: float | Array
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
+        """Publish models ever more rarely, as one more user matters ever less."""
         return ever_rarer(clock, self.patience)
 
 
@@ -50,9 +50,9 @@ class Batchwise(Policy):
     """A bandit that asks, learns and posts when a batch ends; its queries say when that is."""
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
-        """Everything, when a batch ends."""
+        """Ask every query when a batch ends."""
         return dict.fromkeys(self.queries, self.refreshes(clock))
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """When a batch ends."""
+        """Publish a model when a batch ends."""
         return ends_now(next(iter(self.queries.values())).batches, clock)

@@ -81,7 +81,7 @@ class PolicyEntry:
     def build(
         self, problem: AnyProblem, mode: Mode, terms: Terms | None = None, **arguments: float
     ) -> Any:
-        """The policy, one of `kinds`, for the terms of a promise or for none, and its arguments."""
+        """Build the policy, one of `kinds`, from its arguments and perhaps the terms."""
         one_of("mode", mode, get_args(Mode))
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
@@ -96,11 +96,11 @@ class PolicyEntry:
         return self.promised(problem, mode, terms, **arguments)
 
     def plays(self, problem: AnyProblem) -> bool:
-        """Whether it takes problems of this kind."""
+        """Whether it takes problems of this kind, with these actions."""
         return type(problem) in self.problems and actions_of(problem) in self.actions
 
     def replaces(self, other: PolicyEntry, problem: AnyProblem) -> bool:
-        """Whether it can be deployed in a problem, under all of another one's trusts there."""
+        """Whether it can replace another policy in a problem, under all its trust models."""
         required = set(other.trusts_in(type(problem)))
         return self.deployable and self.plays(problem) and required <= set(self.trusts)
 
@@ -158,7 +158,7 @@ def register(
     deployable: bool = True,
     arguments: tuple[str, ...] = (),
 ) -> None:
-    """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
+    """Register a policy under its name; see `PolicyEntry` for the facts.
 
     A name with an @ is for study, and what follows it is a word of `STUDIES`.
 
@@ -212,7 +212,7 @@ _ANONYMOUS = {
 
 
 def paper_keys(source: str) -> list[str]:
-    """Return the first author and the year of each work that a source names, as short keys.
+    """Return a key of first author and year for each work that a source names.
 
     >>> paper_keys("Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12")
     ['jamieson2014', 'zheng2020']
@@ -223,7 +223,7 @@ def paper_keys(source: str) -> list[str]:
 
 
 def named(name: str, problem: AnyProblem) -> str:
-    """A bandit's own name, where the word for the best one for a problem may have been given.
+    """Resolve a policy name, which may be the alias of the best one for a problem.
 
     >>> facts = {"dim": 2, "arms": 3, "norm": 1.0, "radius": 1.0, "low": 0.0, "high": 1.0}
     >>> [named("best", Problem(**facts, horizon=9, own=own)) for own in (0, 2)]

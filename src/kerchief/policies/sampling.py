@@ -169,7 +169,10 @@ class Sampling(Ellipsoid):
 
     @newest_counts
     def update(self, state: Tree, name: str, release: Release) -> Tree:
-        """Take the new total, and close the cohort where it has its own noise and tells enough."""
+        """Take the new total, and close the cohort where it tells enough.
+
+        Only cohorts with noise of their own are closed.
+        """
         state = dataclasses.replace(
             state, total=release.total, count=release.count, noise=release.noise
         )
@@ -197,7 +200,7 @@ class Sampling(Ellipsoid):
         return self._exceeds_noise(state, times=_RIPE[state.separate], growth=_LEAST_GROWTH)
 
     def _exceeds_noise(self, state: Told, *, times: float, growth: float) -> Array:
-        """Whether the open cohort's matrix must exceed its noise, and it is not small."""
+        """Whether the open cohort's matrix exceeds its noise, and the cohort is not small."""
         users = (state.count - state.closed_count).astype(jnp.float64)
         noise = self._matrix_noise(self._isolate_open_cohort(state).noise)
         is_clear = users * self._rate >= times * noise * self.query.dim**0.5
@@ -246,7 +249,7 @@ class Sampling(Ellipsoid):
         return self
 
     def _measure_precision(self, cohort: Told, values: Array, mean: Array) -> tuple[Array, Array]:
-        """The open cohort's precision in each direction, and the weight of its vector there."""
+        """Compute the open cohort's precision and vector weight in each direction."""
         doubt = self.caution + (self.doubt - self.caution) * _measure_starvation(values, mean)
         residual = self._dispersion * values + self._residual_noise(cohort.noise**2, doubt) + 1e-9
         # Of an eigenvalue, what its noise may be is no information.
@@ -255,13 +258,13 @@ class Sampling(Ellipsoid):
         return signal**2 / residual, signal / residual
 
     def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
-        """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
+        """Bound the variance of noise in b − Gθ in one direction, for an unknown θ."""
         blurred = self._matrix_noise(jnp.sqrt(variance)) * self.radius
         noise: Array = variance + doubt * blurred**2
         return noise
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, and whenever a running total is read; evenly among the first users."""
+        """Publish ever more rarely and at readings; evenly among the first users."""
         now = clock.round + 1
         later = super().refreshes(clock) | ends_now(self.query.readings, clock)
         return jnp.where(now < self._first_users, self._posts_early(now), later)
@@ -272,7 +275,7 @@ class Sampling(Ellipsoid):
         return users
 
     def _posts_early(self, users: Array) -> Array:
-        """Whether a model is posted after so many, as often as after all of the first users."""
+        """Whether to publish among the first users, as often as right after them."""
         return users % gap_after(self._first_users, self.patience) == 0
 
     def publish(self, state: Tree) -> Tree:
@@ -285,7 +288,7 @@ class Sampling(Ellipsoid):
         return posted(beliefs)
 
     def _build_beliefs(self, state: Told) -> Beliefs:
-        """A normal belief, and how much of it devices act out in each direction."""
+        """Build a normal posterior, and scales of its sampling in each direction."""
         if self.query.dim > _MOST_SMALL:
             return self._build_beliefs_in_turn(state)
         measurements = self._measure_open_cohort(state), self._measure_everyone(state)
@@ -351,7 +354,7 @@ class Sampling(Ellipsoid):
         return guessed, wide
 
     def _scale_exploration(self, state: Told, values: Array) -> Array:
-        """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
+        """Scale the sampled deviation: more where chance misleads, and not noise."""
         chance = self._dispersion * values + 1e-9
         share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
         misled = self._with_noise[state.separate]
@@ -380,7 +383,7 @@ class Sampling(Ellipsoid):
     def _shrink_spectrum(
         self, gram: Array, noise: Array, *shape: Array
     ) -> tuple[Array, Array, Array]:
-        """Eigenvalues drawn to their mean by the share of their spread that noise explains."""
+        """Draw eigenvalues to their mean by the share of variance that noise explains."""
         dim = self.query.dim
         values, axes = jnp.linalg.eigh(gram)
         mean = jnp.maximum(values.mean(), 0.25 * noise / dim**0.5 + 1e-9)
@@ -423,7 +426,7 @@ class Sampling(Ellipsoid):
 
     @property
     def _rate(self) -> float | Array:
-        """The mean eigenvalue that one user adds to the matrix, at most."""
+        """The greatest mean eigenvalue that one user adds to the matrix."""
         rate: float | Array = self.query.norm**2 / self.query.dim
         return rate
 
@@ -432,7 +435,7 @@ ToldKind = TypeVar("ToldKind", bound=Told)
 
 
 def added_up(state: ToldKind, precision: Array, pull: Array) -> ToldKind:
-    """The open cohort is closed: this is what all told, and the next one begins."""
+    """Store what all cohorts told, and begin the next cohort."""
     return dataclasses.replace(
         state,
         precision=precision,
@@ -444,17 +447,20 @@ def added_up(state: ToldKind, precision: Array, pull: Array) -> ToldKind:
 
 
 def _measure_starvation(values: Array, mean: Array) -> Array:
-    """How far each direction is from being excited like the others: 1 is starved, 0 is not."""
+    """Measure how little play excites each direction: 1 is starved, 0 is not."""
     return jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
 
 
 def _prior(epsilon: float) -> float:
-    """How strongly the bound on the parameter shrinks the estimate: the less noise, the more."""
+    """Choose how strongly the parameter bound shrinks estimates.
+
+    The less noise there is, the more it shrinks them.
+    """
     return 0.2 if math.isinf(epsilon) else 0.2 * min(max(epsilon, 0.06), 3.0) ** 0.5
 
 
 def _schedule(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ...]]:
-    """When cohorts end, and when running totals are read: the less epsilon, the later.
+    """Schedule ends of cohorts and readings of totals: later for less epsilon.
 
     Less of it, and more dimensions, take more users to say anything; every further total costs
     noise.

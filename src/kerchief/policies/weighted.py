@@ -166,11 +166,11 @@ class SurprisedSampling(Sampling):
         )
 
     def weighs(self, outlook: Outlook) -> bool:
-        """Whether surprises are reported: where the query is made for them, with users' noise."""
+        """Whether devices report surprises, which needs noise of every user's own."""
         return self.surprised and outlook.separate == "users"
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """How surprising the reward was, at the arm's direction, as the posted matrix sees it."""
+        """Report the surprise of the reward at the weighted direction of the arm."""
         if not isinstance(model, WeightedBeliefs):
             return super().record(model, arms, action, reward)
         x, query, largest = arms.features[action], self.query, self._largest_surprise
@@ -184,7 +184,7 @@ class SurprisedSampling(Sampling):
         return {self.question: example}
 
     def publish(self, state: Tree) -> Tree:
-        """What devices draw their guesses from, and how they weigh their reports."""
+        """Publish the posterior, and the weights of reports."""
         beliefs = super().publish(state)
         if not isinstance(state, WeightedTold):
             return beliefs
@@ -194,7 +194,7 @@ class SurprisedSampling(Sampling):
         return WeightedBeliefs(**vars(beliefs), weights=weights, reference=reference)
 
     def _matrix(self, state: Told) -> tuple[Array, Array]:
-        """Directions that were reported since a cohort was opened, times their mean weight."""
+        """Matrix of the directions of the open cohort, times their mean weight."""
         if not isinstance(self.query, Surprises):
             return super()._matrix(state)
         directions, _ = self._sums(state)
@@ -277,7 +277,7 @@ class SurprisedSampling(Sampling):
         return directions
 
     def _is_informative(self, state: Told) -> Array:
-        """Whether the open cohort's vector must exceed its noise, and it is not small."""
+        """Whether the open cohort's vector exceeds its noise, and the cohort is not small."""
         if not isinstance(state, WeightedTold):
             return super()._is_informative(state)
         times = self._closed_at * self.query.balance * self.query.norm / self._largest_surprise
@@ -286,7 +286,7 @@ class SurprisedSampling(Sampling):
     def _weights(
         self, gram: Array, noise: Array, *shape: Array, count: Array
     ) -> tuple[Array, Array]:
-        """What to post for the matrix of so many users, and its inverse.
+        """Choose the weights P for the matrix of so many users, and their inverse.
 
         Directions are raised to the level of the greatest, and then all of them alike.
         """
@@ -300,7 +300,7 @@ class SurprisedSampling(Sampling):
         return weights.astype(jnp.float32).astype(jnp.float64), unweighing
 
     def _measure_open_cohort(self, state: Told) -> tuple[Array, ...]:
-        """The open cohort's matrix, its noise, and what following estimates would make of it."""
+        """The open cohort's matrix, its noise and what following estimates would show."""
         measurement = super()._measure_open_cohort(state)
         if not isinstance(state, WeightedTold):
             return measurement
@@ -406,12 +406,12 @@ class LinearSampling(SurprisedSampling, LinUCB):
         return policy._adapt_to_trust(trust, epsilon)
 
     def _matrix_noise(self, noise: Array) -> Array:
-        """The matrix may come in other units than the vector."""
+        """Convert the noise deviation to the units of the matrix."""
         matrix_noise: Array = noise / self.query.balance
         return matrix_noise
 
     def _predict(self, score: Array) -> tuple[Array, Array | float]:
-        """The score itself, and a slope that is the same everywhere."""
+        """Return the score itself, and a slope of 1."""
         return score, 1.0
 
 
@@ -455,7 +455,7 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
     @property
     def _usual_weight(self) -> tuple[Array | float, Array | float]:
-        """Less than of linear rewards where slopes are less than the steepest on average.
+        """Mean weight and its deviation, less where slopes are below the steepest.
 
         That counts twice: in the weights, and in how much less than a line the link then rises.
         """
@@ -471,24 +471,28 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
     @property
     def _origin(self) -> float:
-        """The link's: the offset of rewards is 0."""
+        """Expected reward of score 0, which the link sets; the offset of rewards is 0."""
         return link_named(self.link).origin
 
     @property
     def _dispersion(self) -> float | Array:
-        """One: a linearized reward varies as much as its weight says; surprises have two values."""
+        """Variance of a reward per unit of its weight in the matrix.
+
+        It is 1 for a linearized reward, which varies as much as its weight says.
+        Surprises have two values.
+        """
         if isinstance(self.query, Surprises):
             return self.spread**2 / self.steepest
         return 1.0
 
     @property
     def _rate(self) -> float | Array:
-        """Of a linearized reward's weight, the greatest."""
+        """The greatest mean eigenvalue that one linearized reward adds to the matrix."""
         return self.steepest * super()._rate
 
 
 def _build_surprise_query(query: Regression, epsilon: float) -> Surprises | Regression:
-    """The query for surprises: as far on both sides as a reward may be, with a weight."""
+    """Build the weighted query for surprises, with symmetric bounds."""
     largest = max(abs(query.low - query.offset), abs(query.high - query.offset))
     least, growth, longest = _MATRIX
     apart = epsilon <= min(query.dim, _APART_UP_TO)
@@ -508,7 +512,7 @@ def _build_surprise_query(query: Regression, epsilon: float) -> Surprises | Regr
 
 
 def drawn(gram: Array, noise: Array, even: Array, followed: Array) -> tuple[Array, Array]:
-    """A noisy matrix, drawn to what it would be by two numbers alone, and its mean eigenvalue.
+    """Shrink a noisy matrix to a two-parameter model; also return its mean eigenvalue.
 
     Those are how much contexts vary evenly and how much they vary along what was followed, by least
     squares. What noise does not explain of the rest is kept, as a share of it.

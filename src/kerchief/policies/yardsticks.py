@@ -28,11 +28,11 @@ class AsksNobody(Policy):
 
     @property
     def queries(self) -> Mapping[str, Loss]:
-        """None."""
+        """No queries."""
         return {}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
-        """Nothing to remember."""
+        """Return an empty state."""
         return ()
 
 
@@ -49,7 +49,7 @@ class Uniform(AsksNobody):
         return state
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Nothing changes."""
+        """Never publish a new model."""
         return False
 
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
@@ -58,7 +58,7 @@ class Uniform(AsksNobody):
         return jnp.argmax(jnp.where(arms.allowed, tickets, 0))
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """Nothing is asked."""
+        """Report nothing."""
         return {}
 
 
@@ -79,7 +79,7 @@ class SingleArm(Uniform, Knows):
         return jnp.asarray(arm, jnp.int32)
 
     def act(self, model: Array, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """That arm, or the first that is allowed."""
+        """Play the best arm, or the first that is allowed."""
         arm: Array = jnp.where(arms.allowed[model], model, jnp.argmax(arms.allowed))
         return arm
 
@@ -91,7 +91,7 @@ class UniformPopulation(PhasePolicy):
     problem: PopulationProblem = static()
 
     def finish(self, features: Array, state: Tree) -> Array:
-        """Equal shares."""
+        """Return equal shares for all arms."""
         return jnp.full(self.problem.arms, 1 / self.problem.arms)
 
 
@@ -100,12 +100,12 @@ class UniformArms(AsksNobody, ContextFree):
     """Propose arms with equal chances."""
 
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
-        """Any arm."""
+        """Propose an arm with equal chances."""
         place = (stream.uniform(1)[0] * self.problem.arms).astype(jnp.int32)
         return jnp.minimum(place, self.problem.arms - 1)
 
     def recommend(self, state: Tree) -> Array:
-        """An arm like any other."""
+        """Recommend the first arm, which is like any other."""
         return jnp.asarray(0, jnp.int32)
 
 
@@ -114,11 +114,11 @@ class Anywhere(AsksNobody, OnDomain):
     """Propose random points: uniform on a ball; on other sets see `anywhere`."""
 
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
-        """Any point."""
+        """Propose a random point of the domain."""
         return anywhere(self.domain, stream)[None]
 
     def recommend(self, state: Tree) -> Array:
-        """A point like any other."""
+        """Recommend the center, which is like any other point."""
         return self.domain.center()
 
 
@@ -142,11 +142,11 @@ class BestSeen(OnDomain):
         return LeastReport(point=self.domain.center(), least=jnp.asarray(jnp.inf))
 
     def propose(self, state: LeastReport, round: Array, stream: Stream) -> Array:
-        """A random point, or the best one seen."""
+        """Propose a random point, or later the best one so far."""
         return jnp.where(self._trying(round), anywhere(self.domain, stream), state.point)[None]
 
     def memo(self, state: LeastReport, action: Array, round: Array) -> Array:
-        """Whether it was a try."""
+        """Whether the round explores."""
         return self._trying(round)
 
     def learn(
@@ -164,7 +164,7 @@ class BestSeen(OnDomain):
 
 
 def anywhere(domain: Domain, stream: Stream) -> Array:
-    """A uniform point of the ball around a set, projected onto the set."""
+    """Draw a uniform point of the ball around a set, projected onto the set."""
     far = domain.outer * stream.split(1).uniform(1)[0].astype(jnp.float64) ** (1 / domain.rank)
     return domain.project(domain.center() + far * domain.direction(stream))
 

@@ -212,7 +212,7 @@ class Batched(Batchwise):
         )
 
     def update(self, state: State, name: str, release: Released) -> State:
-        """A matrix is what the total has grown by; a fit closes the batch."""
+        """Store the matrix by which the total has grown, or close the batch with a fit."""
         now, batches = state.batch, state.told
         if name == "curvature":
             growth = self.curvature.split(release.total - state.total)[0]
@@ -244,7 +244,7 @@ class Batched(Batchwise):
         return Model(**numbers, known=state.batch)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """One of the arms that may be the best, drawn from a design; at last the best of them."""
+        """Draw one of the arms that may be the best from a design; at last play the best."""
         candidates = survivors(model, arms)
 
         def explore() -> Array:
@@ -270,7 +270,7 @@ class Batched(Batchwise):
         }
 
     def _weights(self, model: Model, x: Array) -> Array:
-        """w(x): the slope at the first estimate, less where that is in doubt, within [0, 1]."""
+        """Compute w(x), the slope at the first estimate, less where that is in doubt."""
         largest_score = self.radius * self.curvature.norm
         score = jnp.clip(x @ model.estimate[0], -largest_score, largest_score)
         unsure = jnp.minimum(2 * largest_score, model.width[0] * lengths(x, model.shape[0]))
@@ -288,12 +288,12 @@ class Batched(Batchwise):
         return dataclasses.replace(design, weights=weights)
 
     def _extra(self, state: State) -> Array:
-        """What the noise of each matrix adds to its ridge: a public number."""
+        """Compute what the noise of each matrix adds to its ridge, a public number."""
         spectral = jnp.sqrt(2.0 * self.curvature.dim) * state.told.shake
         return self.damping * self.steepest * spectral
 
     def _matrices(self, state: State) -> Array:
-        """Matrices of all batches with their ridge, floored where noise may have turned them."""
+        """Matrices of all batches with their ridge, floored where they are noisy."""
         ridge, unit = self.ridge + self._extra(state), jnp.eye(self.curvature.dim)
         matrices = self.steepest * state.told.gram + ridge[:, None, None] * unit
         return jax.vmap(floored)(matrices, 0.1 * ridge) if state.noisy else matrices
@@ -360,7 +360,7 @@ _TUNED = {
 
 
 def _first(problem: Problem) -> int:
-    """The first batch: so many users per dimension, but a tenth of all at most."""
+    """Return the length of the first batch, at most a tenth of all users."""
     return max(1, min(_FIRST * problem.dim, problem.horizon // 10))
 
 

@@ -37,7 +37,9 @@ _STEPS = 50
 
 
 def recursion(horizon: int) -> tuple[int, ...]:
-    """Where the published batches end; the last one, of whom nobody learns, is left out.
+    """Return the ends of the published batches, without the last one.
+
+    Nobody learns from the last one.
 
     >>> recursion(20_000)
     (286, 573, 5433)

@@ -48,7 +48,10 @@ class BatchedSums(Batchwise, OnlineGLM):
         return cls(**(vars(base) | {"query": query} | changes))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """One of the arms that may be the best, by a design over √μ' x; at last the best one."""
+        """Draw one of the arms that may be the best; at last play the best.
+
+        The design is over √μ' x.
+        """
         x, score = arms.features, arms.features @ model.estimate
         candidates = hopeful(arms.allowed, score, model.width * lengths(x, model.inverse))
 

@@ -101,7 +101,7 @@ class GLOC(Totals):
         )
 
     def publish(self, state: State) -> Model:
-        """Where the iterate is, and the confidence set around θ̂."""
+        """Publish the iterate, and the confidence set around θ̂."""
         gram, steps = self.query.split(state.total)
         iterate, moment, growth = jnp.split(steps, [self.query.dim, 2 * self.query.dim])
         gram = gram + self.ridge * jnp.eye(self.query.dim)
@@ -133,7 +133,7 @@ class GLOC(Totals):
         return {"steps": Example(features=x, reward=y, weight=row)}
 
     def _width(self, growth: Array) -> Array:
-        """The radius of Theorem 1, from B."""
+        """Compute the radius of Theorem 1 from B."""
         bound = 2 * self.flattest * self.radius**2 * self.ridge + growth
         ratio, delta = self.spread / self.flattest, self.confidence
         inner = 1 + 2 * bound / self.flattest + 4 * ratio**4 / delta**2

@@ -117,7 +117,9 @@ class GreedyDescent(Optimist):
         diversity: float | None = None,
         **changes: float,
     ) -> GreedyDescent:
-        """Build it from public facts alone; `changes` are numbers in place of the mode's own.
+        """Build it from public facts alone.
+
+        `changes` are parameters in place of those of the mode.
 
         `diversity` says how much arms that are played vary in every direction, as a part of the
         squared norm; by default it is 1/(4d) in theory, and 0.3/d of the norm when tuned.
@@ -146,7 +148,7 @@ class GreedyDescent(Optimist):
         return State(total=zero, count=jnp.int32(0), iterate=zero, start=jnp.float64(1))
 
     def update(self, state: State, name: str, release: Release) -> State:
-        """One step along what the new reports add up to, 1/(λ(t + t₀)) long."""
+        """Take a step along the sum of new reports, 1/(λ(t + t₀)) long."""
         count, norm = release.count.astype(jnp.float64), self.query.norm
         # The mean square of a report: that of its own length, and that of its noise.
         square = 1 + self.query.dim * release.noise**2 / (count * norm**2)
@@ -173,7 +175,7 @@ class GreedyDescent(Optimist):
         return jnp.argmax(jnp.where(arms.allowed, value, -jnp.inf))
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """How surprising the reward is at the posted iterate, and where that points."""
+        """Report the residual at the posted iterate, and its direction."""
         x = clip_features(arms.features[action], self.query.norm)
         score = x @ model.iterate
         mean = link_named(self.link).mean(score)

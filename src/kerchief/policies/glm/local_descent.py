@@ -104,7 +104,10 @@ class LocalDescent(Totals):
         mode: Mode = "tuned",
         **changes: float,
     ) -> LocalDescent:
-        """Build it from public facts alone; `changes` are numbers in place of the mode's own."""
+        """Build it from public facts alone.
+
+        `changes` are parameters in place of those of the mode.
+        """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         # In theory no gradient is cut; a tuned bandit cuts what surprises more than at score 0.
         proved = mode == "theory"
@@ -138,7 +141,7 @@ class LocalDescent(Totals):
         return State(**empty, iterate=zero, moment=zero, growth=jnp.float64(0))
 
     def update(self, state: State, name: str, release: Release) -> State:
-        """What the totals have grown by: scores for the regression, a gradient for the iterate."""
+        """Add new scores to the regression, and move the iterate by the new gradient."""
         matrix, gradient = self.query.split(release.total - state.total)
         count = release.count.astype(jnp.float64)
         step = self._newton if self.learner == "newton" else self._descent
@@ -173,7 +176,10 @@ class LocalDescent(Totals):
     def _descent(
         self, state: State, release: Release, gradient: Array, count: Array
     ) -> tuple[Array, Array]:
-        """A step that shrinks like 1/√t, and half its length times the gradient's square."""
+        """Take a step that shrinks like 1/√t; also return its regret bound.
+
+        That is half the step times the gradient's square.
+        """
         step = self._step(release.noise, count)
         new_iterate = into_ball(state.iterate - step * gradient, self.radius)
         return new_iterate, step / 2 * (gradient @ gradient)
@@ -181,7 +187,10 @@ class LocalDescent(Totals):
     def _newton(
         self, state: State, release: Release, gradient: Array, count: Array
     ) -> tuple[Array, Array]:
-        """A step in the metric of the matrix, and half the gradient's square in its inverse."""
+        """Take a step in the metric of the matrix; also return its regret bound.
+
+        That is half the gradient's square in the inverse of the metric.
+        """
         ridge, least = self._ridge(count, release.noise)
         matrix = self._matrix(release.total, ridge, least, noisy=state.noisy)
         metric = self.flattest / self.stride * matrix
@@ -189,7 +198,7 @@ class LocalDescent(Totals):
         return new_iterate, gradient @ inverse(metric) @ gradient / 2
 
     def _step(self, noise: Array, count: Array) -> Array:
-        """2S/√(t v): v bounds the mean square of one noisy gradient."""
+        """Step 2S/√(t v), where v bounds the mean square of one noisy gradient."""
         longest = self.query.high * self.query.norm
         square = longest**2 + self.query.dim * noise**2 / jnp.maximum(1, count)
         return self.stride * 2 * self.radius / jnp.sqrt(jnp.maximum(1, count) * square)
@@ -215,7 +224,10 @@ class LocalDescent(Totals):
         return jnp.log(12 * (count + 1.0) ** 2 / self.confidence)
 
     def _width(self, state: State, count: Array) -> Array:
-        """The radius of `local_descent.md`, or when tuned the bias of the ridge and a dimension."""
+        """Width: in theory the radius of `local_descent.md`.
+
+        When tuned, it is the bias of the ridge plus the root of the dimension.
+        """
         ridge, least = self._ridge(count, state.noise)
         if self.mode == "tuned":
             return self.radius * jnp.sqrt(ridge) + jnp.sqrt(1.0 * self.query.dim)

@@ -75,7 +75,7 @@ class ThreeBlocks(ArmSum):
 
     @property
     def radius(self) -> float:
-        """One block each, of length one."""
+        """Radius of three blocks, each of length one."""
         return math.sqrt(3)
 
     def encode(self, record: Example) -> Array:
@@ -135,7 +135,7 @@ class PrintedDescent(Totals):
         return State(**vars(super().init(outlook)), iterate=zero)
 
     def update(self, state: State, name: str, release: Release) -> State:
-        """One step along the newest gradient."""
+        """Take one step along the newest gradient."""
         gradient = self.query.split(release.total - state.total)[2]
         new_iterate = into_ball(state.iterate - self.step * gradient, self.radius)
         return State(**vars(super().update(state, name, release)), iterate=new_iterate)
@@ -155,7 +155,7 @@ class PrintedDescent(Totals):
         )
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The arm played, its score at the posted iterate, and the slope of its loss there."""
+        """Report the arm, its score at the posted iterate and the slope of its loss."""
         x = arms.features[action]
         score = jnp.clip(x @ model.iterate, -self.query.score, self.query.score)
         slope = link_named(self.link).mean(score) - reward
@@ -178,7 +178,7 @@ _FAILURE = 0.05
 def _build_with_budget(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
 ) -> PrintedDescent:
-    """The algorithm for a promise, which sets its ridge and its width.
+    """Build the algorithm for a privacy guarantee, which sets ridge and width.
 
     A promise whose delta is 0 keeps every delta: the printed deviation is then that of the default.
     """

@@ -210,7 +210,7 @@ class RarelySwitching(Policy):
         )
 
     def update(self, state: State, name: str, release: Released) -> State:
-        """A total replaces the old one; a fit moves its anchor."""
+        """Replace the total, or store a fit as the new anchor."""
         if name == "curvature":
             return dataclasses.replace(state, total=release.total, noise=release.noise)
         gram, estimate = self._gram(state, name), into_ball(release.point, self.radius)
@@ -220,7 +220,7 @@ class RarelySwitching(Policy):
         return dataclasses.replace(state, warm=anchor)
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """A fit is posted at once; only Criterion I looks at the latest matrix."""
+        """Publish fits at once; only Criterion I needs the latest matrix every round."""
         return self.warm is not None
 
     def publish(self, state: State) -> Model:
@@ -277,7 +277,7 @@ class RarelySwitching(Policy):
         return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
     def explores(self, model: Model, arms: Arms) -> Array:
-        """Criterion I, on the device: the user's own arms against the public matrix."""
+        """Whether Criterion I makes the user explore, by the public matrix; on the device."""
         assert model.warm is not None
         assert model.threshold is not None
         length = lengths(arms.features, model.warm.inverse)
@@ -311,7 +311,10 @@ class RarelySwitching(Policy):
         return floored(matrix, 0.1 * ridge) if state.noisy else matrix
 
     def _ridge(self, state: State, name: str) -> Array:
-        """λ: grows with the noise, a public number; V is in units of features, not of slope."""
+        """Compute λ, which grows with the noise, a public number.
+
+        V is in units of features, not of slope.
+        """
         unit = self.steepest if name == "fit" else 1.0
         spectral = unit * state.noise * jnp.sqrt(2.0 * self.curvature.dim)
         jitter = self._anchor(state, name).jitter

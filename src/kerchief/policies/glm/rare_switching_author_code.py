@@ -89,7 +89,9 @@ def code_ridge(*, epsilon: float, delta: float, horizon: int, dim: int, steepest
 
 
 def code_rho(epsilon: float, delta: float) -> float:
-    """The ρ for which the code's conversion turns ρ-zCDP into (ε, δ): ε = ρ + 2√(ρ ln(1/δ)).
+    """Return the ρ of ρ-zCDP that the code converts to (ε, δ).
+
+    The conversion is ε = ρ + 2√(ρ ln(1/δ)).
 
     >>> round(code_rho(4.0, 0.02), 4)
     0.6971
@@ -99,7 +101,7 @@ def code_rho(epsilon: float, delta: float) -> float:
 
 
 def code_steps(*, epsilon: float, delta: float, fits: int) -> int:
-    """How many steps a fit takes, by the part of a third of ε and δ that the code gives to it.
+    """Return the steps of a fit, by the part of ε and δ that the code gives to it.
 
     Up to ten fits divide the third; more of them get what advanced composition leaves.
 
@@ -123,7 +125,7 @@ def _build_with_budget(
     delta: float = _FAILURE,
     noise_multiplier: float = math.inf,
 ) -> RarelySwitching:
-    """The rule for a promise, which sets the ridge, the cap on fits and their steps.
+    """Build the rule for a privacy guarantee, which sets ridge, fits and steps.
 
     A promise whose delta is 0 keeps every delta: the rule is then that of the default. Without a
     promise there is no noise, and its constants are those of an endless epsilon.
@@ -163,7 +165,7 @@ def _build_with_budget(
 
 
 def _importance(epsilon: float, delta: float, noise_multiplier: float) -> float:
-    """What the matrix counts beside the fits, so that its tree has the noise of the code.
+    """Compute the importance of the matrix for which its tree has the code's noise.
 
     A node has deviation μ'(0)/√(2ρ/m) there, with ρ that of ε/3 and δ/3. With the sensitivity
     √2 μ'(0)/e the tree costs 1/M² = 4ρ/e², M its multiplier, of 1/`noise_multiplier`² in all.

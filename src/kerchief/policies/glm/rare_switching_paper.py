@@ -119,7 +119,10 @@ def _loss(problem: Problem, fits: int) -> GLMLoss:
 
 
 def _count_switches(problem: Problem, weight: float, factor: float) -> int:
-    """How often a volume can grow by the factor, when every user adds at most `weight` x xᵀ."""
+    """Bound how often a volume can grow by the factor.
+
+    Every user adds at most `weight` x xᵀ.
+    """
     growth = weight * problem.norm**2 * problem.horizon / (problem.dim * _RIDGE)
     return 1 + int(problem.dim * math.log1p(growth) / math.log(factor))
 

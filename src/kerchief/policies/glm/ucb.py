@@ -86,7 +86,10 @@ class GLMUCB(Policy):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> GLMUCB:
-        """Build it from public facts alone; by default exploration is 1 in theory, 0.3 tuned."""
+        """Build it from public facts alone.
+
+        By default exploration is 1 in theory, 0.3 tuned.
+        """
         ridge, factor = float(problem.dim), 1.1
         if mode == "theory":
             default, unit = 1.0, _theory_width(problem, ridge)
@@ -134,14 +137,14 @@ class GLMUCB(Policy):
         return Start(point=state.estimate, metric=metric, ridge=ridge, radius=self.radius)
 
     def update(self, state: State, name: str, release: Released) -> State:
-        """A total replaces the old one; a fit is remembered with the matrix that asked for it."""
+        """Replace the total, or store a fit with the matrix that asked for it."""
         if name == "gram":
             return dataclasses.replace(state, total=release.total)
         estimate = into_ball(release.point, self.radius)
         return dataclasses.replace(state, fitted=state.total, estimate=estimate)
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """After every round: widths are those of the latest matrix."""
+        """Publish after every round, as widths are those of the latest matrix."""
         return True
 
     def publish(self, state: State) -> Fit:
@@ -168,7 +171,7 @@ class GLMUCB(Policy):
 
 
 def _theory_width(problem: Problem, ridge: float) -> float:
-    """ρ(t) without √ln t."""
+    """Compute ρ(t) without its factor √ln t."""
     link, scores = link_named(problem.link), problem.radius * problem.norm
     ratio = link.steepest(scores) * link.kappa(scores)
     factor = math.sqrt(3 + 2 * math.log1p(2 * problem.norm**2 / ridge))

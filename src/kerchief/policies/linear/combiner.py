@@ -90,7 +90,7 @@ class Combiner(Patient):
 
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> Self:
-        """Over errors in the variables and gradient descent, from public facts alone."""
+        """Build it over errors in the variables and gradient descent."""
         return cls(
             learners=(PairLinUCB.of(problem, mode=mode), OnlineLinUCB.of(problem, mode=mode)),
             spread=(problem.high - problem.low) / 2,
@@ -106,7 +106,7 @@ class Combiner(Patient):
         return queries
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Nobody was followed yet; the first will be."""
+        """Return the state before any user; the first learner will be followed."""
         nobody = jnp.zeros(len(self.learners), jnp.float64)
         return State(
             seen=ReleasedTotal.nothing(self.queries["pair"]),
@@ -119,7 +119,7 @@ class Combiner(Patient):
         )
 
     def update(self, state: State, name: str, release: Release) -> State:
-        """Let learners learn, count the reward for the one that was followed, and choose anew."""
+        """Update learners, count the reward for the followed one, and choose anew."""
         latest, total = state.seen.next(self.queries["pair"], release)
         followed = jnp.arange(len(self.learners)) == state.posted
         mean = state.rewards / jnp.maximum(1.0, state.plays)
@@ -139,7 +139,7 @@ class Combiner(Patient):
         return dataclasses.replace(tested_state, posted=jnp.where(due, leader, state.posted))
 
     def publish(self, state: State) -> Model:
-        """All models, and whom to follow."""
+        """Publish all models, and the learner to follow."""
         pairs = zip(self.learners, state.learners, strict=True)
         return Model(
             learners=tuple(learner.publish(memory) for learner, memory in pairs),
@@ -147,14 +147,14 @@ class Combiner(Patient):
         )
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """What the learner that is followed would choose."""
+        """Play the choice of the followed learner."""
         pairs = zip(self.learners, model.learners, strict=True)
         return jnp.stack([learner.act(part, arms, clock, stream) for learner, part in pairs])[
             model.posted
         ]
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The features of the arm played, and its reward: one report, whoever was followed."""
+        """Report features and reward, in one report whichever learner was followed."""
         return self.learners[0].record(model.learners[0], arms, action, reward)
 
     def _update_learners(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
@@ -247,7 +247,7 @@ class PrintedCombiner(Combiner):
     def promised(
         cls, problem: Problem, epsilon: float = 1.0, delta: float = 0.1, *, mode: Mode = "theory"
     ) -> PrintedCombiner:
-        """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
+        """Build Algorithm 9 and several of Algorithm 1 for a privacy guarantee."""
         between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
         bar, *guesses = constants.eigenvalues
@@ -269,7 +269,7 @@ class PrintedCombiner(Combiner):
         )
 
     def refreshes(self, clock: Clock) -> bool:
-        """After every user."""
+        """Publish after every user."""
         return True
 
     def _update_learners(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
@@ -295,7 +295,7 @@ class PrintedCombiner(Combiner):
         return regrets * plays**powers + self.caution * jnp.sqrt(total * log)
 
     def _active(self, state: State) -> Array:
-        """Drop the learner that was followed if its rewards fell too far below their own mean."""
+        """Drop the followed learner if its rewards fell too far below their mean."""
         followed = jnp.arange(len(self.learners)) == state.posted
         return state.active & ~(followed & (state.shortfall >= self._regret_bound(state)))
 

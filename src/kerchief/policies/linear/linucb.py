@@ -47,7 +47,10 @@ class LinUCB(Ellipsoid, Totals):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> LinUCB:
-        """Build it from public facts alone; by default exploration is 1 in theory, else tuned."""
+        """Build it from public facts alone.
+
+        By default exploration is 1 in theory, else tuned.
+        """
         numbers = TUNED["linucb"]
         usual = 1.0 if mode == "theory" else numbers["exploration"]
         explored = or_default("exploration", exploration, usual)

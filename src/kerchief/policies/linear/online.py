@@ -93,7 +93,9 @@ class OnlineLinUCB(Patient, Optimist):
         learner: Callable[..., Learner] | None = None,
         exploration: float | None = None,
     ) -> Self:
-        """Build it from public facts alone; by default exploration is 1 in theory, 2 tuned.
+        """Build it from public facts alone.
+
+        By default exploration is 1 in theory, 2 tuned.
 
         `learner` makes the online learner for a `radius`; gradient descent by default.
         """
@@ -163,7 +165,7 @@ class OnlineLinUCB(Patient, Optimist):
         return 2 * (self.query.norm**2 + float(self.query.noisy.sum()) * variance)
 
     def _width(self, state: State) -> Array:
-        """Tuned, 1 + 15 σ; in theory what holds for certain, `online.md`, section 2."""
+        """Width: tuned, 1 + 15 σ; in theory that of `online.md`, section 2."""
         if self.mode == "theory":
             return jnp.sqrt(self.regularizer * self.radius**2 + state.distance)
         return 1 + 15 * jnp.sqrt(state.seen.variance / jnp.maximum(1, state.seen.count))

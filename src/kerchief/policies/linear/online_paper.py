@@ -59,7 +59,7 @@ def printed_gradient_bound(
 def printed_square(
     *, steepest: float, convexity: float, radius: float, horizon: int
 ) -> tuple[float, float]:
-    """The bounds of Theorem C.2 on the learner's regret in expected losses, and on Σ ‖θ_t - θ*‖².
+    """Return the bounds of Theorem C.2 on expected regret and Σ ‖θ_t - θ*‖².
 
     >>> bounds = printed_square(steepest=54.0, convexity=0.4, radius=1.0, horizon=20000)
     >>> f"{bounds[1]:.1e}"
@@ -76,7 +76,10 @@ def printed_square(
 def _compute_constants(
     *, std: float, least: float, threshold: float, radius: float, horizon: int
 ) -> dict[str, float]:
-    """Compute Δ², G, M, the bound on Σ ‖θ_t - θ*‖² and ln(T/α) for a number of users."""
+    """Compute the constants of Algorithm 1 for a number of users.
+
+    They are Δ², G, M, the bound on Σ ‖θ_t - θ*‖² and ln(T/α).
+    """
     extra = threshold if least <= threshold else 0.0
     steepest = printed_gradient_bound(std=std, perturbation=extra, radius=radius, horizon=horizon)
     regret, square = printed_square(
@@ -154,7 +157,7 @@ class PrintedLinUCB(OnlineLinUCB):
         )
 
     def _curvature(self, variance: Array) -> Array:
-        """What makes the learner's bound on gradients the printed one."""
+        """Return the curvature for which the learner's gradient bound is the printed one."""
         return jnp.asarray(self.steepest / self.radius)
 
     def _width(self, state: State) -> Array:
@@ -166,7 +169,7 @@ class PrintedLinUCB(OnlineLinUCB):
         return jnp.sqrt(self.regret + drift + noise**2 * self.log + spill)
 
     def _steps(self, state: State) -> Array:
-        """How many reports this learner has learnt from."""
+        """Return how many reports this learner has learned from."""
         steps: Array = state.learner.steps
         return steps
 
@@ -218,7 +221,7 @@ class PrintedAnytime(PrintedLinUCB):
         )
 
     def publish(self, state: State) -> Model:
-        """The ellipsoid of this epoch."""
+        """Publish the ellipsoid of this epoch."""
         return PrintedLinUCB.publish(self._at_epoch(state), state)
 
     def _at_epoch(self, state: State) -> PrintedAnytime:

@@ -85,7 +85,10 @@ class PairLinUCB(Ellipsoid):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> PairLinUCB:
-        """Build it from public facts alone; by default exploration is 1 in theory, 0.2 tuned."""
+        """Build it from public facts alone.
+
+        By default exploration is 1 in theory, 0.2 tuned.
+        """
         explored = or_default("exploration", exploration, 1.0 if mode == "theory" else 0.2)
         return cls._build(Pair.of(problem), problem, mode=mode, exploration=explored, damping=1.0)
 

@@ -39,7 +39,7 @@ _EPSILONS, _DELTAS = (1e-9, 1e9), (1e-300, 1.0)
 
 
 def printed_keep(local: float, *, dim: int, bits: int = 1) -> float:
-    """Return 1 − p of algorithm 1, the chance with which a bit is kept, from its input ε₀.
+    """Return 1 − p of algorithm 1, the chance to keep a bit, from its input ε₀.
 
     >>> round(printed_keep(1.0, dim=2), 4)
     0.0997
@@ -69,7 +69,7 @@ def batch_length(
     bits: int = 1,
     printed: bool = False,
 ) -> int:
-    """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
+    """Return the batch length that the paper's theorem 5 asks for, by equation (3).
 
     No such length is needed for privacy (`privacy/randomized_bits.md`, section 5). `delta` is the
     paper's δ₀, and `keep` one less its p. As `printed`, the equation has 1 − 2p where its
@@ -114,7 +114,7 @@ class Coded(Optimist):
 
     @property
     def queries(self) -> Mapping[str, Regression]:
-        """One: a running total, in the batches and with the promises that were chosen."""
+        """The only query, a running total with the chosen batches and local epsilon."""
         facts: dict[str, Any] = {} if math.isinf(self.local) else {"local": self.local}
         if self.length:
             facts["batches"] = _equal(self.horizon, self.length)
@@ -122,7 +122,7 @@ class Coded(Optimist):
 
 
 def _equal(horizon: int, length: float) -> tuple[int, ...]:
-    """Where batches of one length end; one that is longer than the horizon ends with it."""
+    """Return the ends of batches of one length, at most the horizon."""
     shorter = min(at_least("length", length, 1.0), horizon)
     if shorter % 1:
         raise InvalidValue(f"length is {length}; a batch has a whole number of users: round it")
@@ -191,7 +191,7 @@ class SBLB(Batchwise, Coded):
 
     @property
     def queries(self) -> Mapping[str, Regression]:
-        """One: with p from ε₀ or else from corollary 8, and batches by equation (3) at that p."""
+        """The only query, with p from ε₀ or corollary 8 and batches by equation (3)."""
         (epsilon, delta), dim = self.promise, self.query.dim
         is_local_set = math.isfinite(self.local)
         keep = (
@@ -242,7 +242,9 @@ class SBLB(Batchwise, Coded):
         return posted(Model(estimate=estimate / norm, inverse=inverted, width=width / norm))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
-        """Equations (8) and (7) as printed, at m = 1 and the p that has the noise of the release.
+        """Compute equations (8) and (7) as printed, at m = 1.
+
+        The p is that which has the noise of the release.
 
         They are for features within 1: so the noise of the matrix is divided by L², and S becomes
         LS (`sblb.md`). One bit that is kept with chance 1 − p leaves noise of √t/(1 − p).
@@ -258,7 +260,7 @@ class SBLB(Batchwise, Coded):
         return ridge, sampling + self._bias(ridge) + dim / jnp.sqrt(ridge) * shaken
 
     def _bias(self, ridge: Array) -> Array:
-        """S√(3λ) of (7), for features within 1."""
+        """Compute S√(3λ) of equation (7), for features within 1."""
         bias: Array = self.query.norm * self.radius * jnp.sqrt(3 * ridge)
         return bias
 
@@ -281,7 +283,10 @@ class Mended(Coded, LinUCB):
         exploration: float | None = None,
         epsilon: float = math.inf,
     ) -> Mended:
-        """Build it as `LinUCB.of` does, with a damping of 1; epsilon is that of the promise."""
+        """Build it as `LinUCB.of` does, with a damping of 1.
+
+        `epsilon` is that of the privacy guarantee.
+        """
         epsilon = positive("epsilon", epsilon, infinite=True)
         base = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))

@@ -140,11 +140,11 @@ class Elimination(PhasePolicy):
         return self._atoms if self.once else 1
 
     def evened(self) -> Self:
-        """Groups of equal sizes, where a group is one action's."""
+        """Return the policy with groups of equal sizes, where a group is one action's."""
         return dataclasses.replace(self, even=self.once)
 
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
-        """All phases that fit before the horizon if no play is rounded up, clients numbered.
+        """Plan all phases that fit before the horizon if no play is rounded up.
 
         Where every round is another client's, all that fit even if every play is rounded up. A
         population that is too small to ask everyone at most once is refused.
@@ -170,7 +170,7 @@ class Elimination(PhasePolicy):
         return State(allowed=jnp.ones(self.problem.arms, bool), best=jnp.int32(0))
 
     def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> Asked:
-        """A design on the survivors in whole plays, and what each client is asked about it."""
+        """Assign a design on the survivors, in whole plays, and its questions to clients."""
         x, design = features.astype(jnp.float64), self._design(features, state)
         weights, atoms = jax.lax.top_k(design.weights, self._atoms)
         plays = jnp.ceil(phase.pulls * weights)
@@ -234,7 +234,7 @@ class Elimination(PhasePolicy):
         return jax.nn.one_hot(state.best, self.problem.arms, dtype=jnp.float64)
 
     def _design(self, features: Array, state: State) -> Design:
-        """Design on at most twice as many actions as dimensions: a start and as many steps."""
+        """Compute a design on at most twice as many actions as dimensions."""
         return near_optimal(features, state.allowed, most_steps=self.problem.dim)
 
     def _one_reward(
@@ -276,7 +276,7 @@ class Elimination(PhasePolicy):
         return encoder, jnp.pad(length * span, ((0, 0), (0, rest))), rank
 
     def _exact_widths(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
-        """Widths: z standard deviations of the estimated lead of one action over another."""
+        """Compute z standard deviations of the estimated lead of one action over another."""
         covariance = self._reward**2 * assignment.inverse
         if not self.once:
             covariance = (covariance + self.problem.spread**2 * assignment.span) / phase.clients
@@ -284,7 +284,7 @@ class Elimination(PhasePolicy):
         return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
 
     def _paper_width(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
-        """Twice W of the paper's equation 3 or 54, with the true noise in place of its formulas."""
+        """Compute twice W of the paper's equation 3 or 54, with the true noise."""
         dim, problem = self.problem.dim, self.problem
         if self.once:
             support = (assignment.users > 0).sum()
@@ -311,7 +311,7 @@ class Elimination(PhasePolicy):
         return number
 
     def _balanced(self, number: int, noise: Callable[[int], float]) -> float:
-        """Variance of an action's score in a phase, were the design balanced on all of them."""
+        """Compute the variance of an action's score in a phase, for a balanced design."""
         problem, clients, pulls = self.problem, self._clients(number), self._pulls(number)
         leverage: float = self._reward**2 * 2 * problem.dim / pulls
         if self.once:
@@ -330,7 +330,10 @@ class Elimination(PhasePolicy):
         return 1 << number
 
     def _clients(self, number: int) -> int:
-        """How many clients a phase asks, or where every round is another's, the most it may ask."""
+        """Return how many clients a phase asks.
+
+        Where every round is another's, it is the most that the phase may ask.
+        """
         if self.even:
             return -(-self._pulls(number) // self._atoms) * self._atoms
         if self.once:

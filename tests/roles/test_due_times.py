@@ -70,8 +70,8 @@ class Watcher:
         self.calls = calls
 
     def _user(self, id: bytes) -> int:
-        named = self.bandit._device._named
-        return [named(bytes.fromhex(decision)) for decision in self.decisions].index(id)
+        derive_id = self.bandit._device._derive_report_id
+        return [derive_id(bytes.fromhex(decision)) for decision in self.decisions].index(id)
 
     def _count(self, monkeypatch: pytest.MonkeyPatch, store: Any, name: str) -> None:
         real = getattr(store, name)

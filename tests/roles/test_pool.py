@@ -94,7 +94,7 @@ def test_a_bandit_on_disk_draws_nothing_ahead(tmp_path: Path) -> None:
         path=tmp_path / "bandit",
         witness=tmp_path / "witness",
     )
-    assert bandit._device._listed is candidates
+    assert bandit._device._draw_candidates is candidates
     bandit.close()
 
 

@@ -135,7 +135,7 @@ def test_reports_are_right_on_average(users: int) -> None:
 
 def test_a_bandit_in_memory_draws_ahead_and_uses_each_list_once() -> None:
     bandit, used = Bandit(problem=FACTS, guarantee=promise("local"), window_s=0), []
-    ahead = bandit._device._listed
+    ahead = bandit._device._draw_candidates
     (noise,) = bandit.task.noise
     assert isinstance(noise, Compass)
 
@@ -144,7 +144,7 @@ def test_a_bandit_in_memory_draws_ahead_and_uses_each_list_once() -> None:
         assert (count, size) == (noise.candidates + 1, noise.dim + 1)
         return used[-1]
 
-    bandit._device._listed = listed
+    bandit._device._draw_candidates = listed
     for number in range(30):
         choice = bandit.decide(ARMS)
         bandit.reward(choice.id, float(number % 2))

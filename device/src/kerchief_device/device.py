@@ -46,7 +46,7 @@ _SLACK = 1 + 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a user is given.
+    """Arm to play, and the id under which its reward comes.
 
     Attributes:
         id: names the decision when its reward comes; it never leaves the device.
@@ -67,14 +67,14 @@ class Device:
     one device. Several processes may share a store that is a file, each with a device of its own.
 
     >>> from kerchief import Guarantee, Learner, Problem, deploy
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise, window_s=0)
-    >>> device = Device(Task.read(made.task.data))
-    >>> decision = device.decide(Learner(made).model, {"news": [1.0, 0.0], "sport": [0.6, 0.8]})
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
+    >>> deployment = deploy(policy="linucb", problem=problem, guarantee=guarantee, window_s=0)
+    >>> device, model = Device(Task.read(deployment.task.data)), Learner(deployment).model
+    >>> decision = device.decide(model, {"news": [1.0, 0.0], "sport": [0.6, 0.8]})
     >>> device.reward(decision.id, 0.5)
     True
-    >>> status = Status(task=made.task.id, state="running", epoch=0, label=0)
+    >>> status = Status(task=deployment.task.id, state="running", epoch=0, label=0)
     >>> len(device.report(decision.id, status))
     100
     """
@@ -113,8 +113,8 @@ class Device:
         self._code = code_for(task, source) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
-        self._source, self._listed, self._clock = source, listed, clock
-        self._posted: Posted | None = None
+        self._source, self._draw_candidates, self._clock = source, listed, clock
+        self._posted_model: Posted | None = None
         self._signed_model: tuple[Signed, Model] | None = None
         self._follows_labels = in_process or task.has_signed_labels or task.has_equal_noise
         _check_default(task)
@@ -140,30 +140,30 @@ class Device:
             Fenced: the device has seen a longer chain than this signed model's, or another one.
         """
         model = self._verified_model(model)
-        posted = self._posted
-        if posted is None or posted.model is not model:
-            self._posted = posted = self._checked(model)
+        posted_model = self._posted_model
+        if posted_model is None or posted_model.model is not model:
+            self._posted_model = posted_model = self._check_posted(model)
         rows, names = _rows(features)
         _check_rows(self.task, rows)
         if self.task.projection is not None:
             rows = self.task.projection.apply(rows)
-        numbered = _numbered(self.task)
+        numbered = _has_numbered_arms(self.task)
         if numbered and names is not None:
             raise InvalidValue(
                 "arms have names, and in this task each has a model of its own, known by the "
                 "number of its row; give rows without names, always in the same order"
             )
         arm = self._code.act(model, rows, _mask(allowed, len(rows)))
-        kept = np.append(rows[arm], arm) if numbered else rows[arm]
+        chosen_features = np.append(rows[arm], arm) if numbered else rows[arm]
         random = drawn(24, self._source)
         self._pending.decided(
             random[:16],
             self.task.id,
             due=self._due(random[16:]),
             version=model.version,
-            model=posted,
+            model=posted_model,
             chain=self._signed_chain(model),
-            features=kept.tobytes(),
+            features=chosen_features.tobytes(),
         )
         return Decision(id=random[:16].hex(), arm=arm if names is None else names[arm])
 
@@ -182,8 +182,8 @@ class Device:
         """
         if isinstance(question, Signed) or self.task.keys("aggregator"):
             question = self._verified_question(question).id
-        whole = isinstance(question, bytes) and len(question) == 16
-        if not isinstance(self.task.program, Answering) or not whole:
+        is_well_formed = isinstance(question, bytes) and len(question) == 16
+        if not isinstance(self.task.program, Answering) or not is_well_formed:
             raise InvalidValue("only a task that asks takes questions, and each has 16 bytes")
         self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
         return question.hex()
@@ -206,14 +206,14 @@ class Device:
         model, status = self._verified_model(model), self._verified_status(status)
         _check_status(self.task, status)
         self._code.place(model, status.label)
-        self._posted = posted = self._checked(model)
+        self._posted_model = posted_model = self._check_posted(model)
         id = hashlib.sha256(b"kerchief/1 place\0" + self.task.id).digest()[:16]
         self._pending.decided(
             id,
             self.task.id,
             due=self._due(drawn(8, self._source)),
             version=model.version,
-            model=posted,
+            model=posted_model,
             chain=self._signed_chain(model),
             # The default stands for each average until one comes.
             features=np.array(
@@ -228,7 +228,7 @@ class Device:
         return Place(id=id.hex(), label=label, atoms=atoms, pulls=pulls)
 
     def reward(self, id: str, value: SupportsFloat | Sequence[float]) -> bool:
-        """Note what a decision brought; the first reward counts, if no report was made before it.
+        """Record a decision's reward; only the first one before the report counts.
 
         Args:
             id: of the decision.
@@ -242,8 +242,8 @@ class Device:
             InvalidValue: no such decision is pending, or the value is outside its bounds.
         """
         if isinstance(self.task.program, Phased):
-            seen = averages(self.task.program, value).tobytes()
-            return self._pending.rewarded(_id(id), self.task.id, 0.0, more=seen)
+            average_bytes = averages(self.task.program, value).tobytes()
+            return self._pending.rewarded(_id(id), self.task.id, 0.0, more=average_bytes)
         return self._pending.rewarded(_id(id), self.task.id, _reward(self.task, value))
 
     def due(self, now: float | None = None) -> tuple[str, ...]:
@@ -264,10 +264,11 @@ class Device:
         return tuple(id.hex() for id in self._pending.due(self.task.id, time_s))
 
     def report(self, id: str, status: Status | Signed) -> bytes:
-        """The report on a decision: made once, stored, and the same for ever after.
+        """Return the report on a decision, which is made once and stored.
 
-        None is made before the decision is due, reward or not: so its time tells nothing of the
-        reward, if the application also asks at times that do not depend on rewards.
+        No report is made before the decision is due, with or without a reward. So the time of a
+        report tells nothing of the reward, if the application also calls this at times that do not
+        depend on rewards.
 
         Args:
             id: of a decision that is due.
@@ -293,18 +294,20 @@ class Device:
             self._check_report(row, verified)
 
         def make(row: Row) -> bytes:
-            return self._made(row, verified, _id(id))
+            return self._make_report(row, verified, _id(id))
 
         return self._pending.encoded(_id(id), self.task.id, make, check=check, bill=self._bill)
 
     def arrived(self, id: str) -> None:
-        """The report is with the middle: remove it here."""
-        self._pending.gone(_id(id), self.task.id, remember=self._once)
+        """Remove a report that the aggregator has received."""
+        self._pending.gone(_id(id), self.task.id, remember=self._should_remember_ids)
 
     def refused(self, id: str) -> None:
-        """The middle will never take it: throw it away; no other is made."""
+        """Discard a report that the aggregator refused; no other is made."""
         phased = isinstance(self.task.program, Phased)
-        self._pending.gone(_id(id), self.task.id, remember=self._once, if_made=phased)
+        self._pending.gone(
+            _id(id), self.task.id, remember=self._should_remember_ids, if_made=phased
+        )
 
     def forget_chain(self) -> None:
         """Forget the longest chain that a signed model named in this task.
@@ -317,20 +320,20 @@ class Device:
         self._pending.forget_chain(self.task.id)
 
     def spent(self) -> Cost:
-        """What the reports of this store have cost its user, under local trust."""
+        """Return the privacy cost of all reports of this store, under local trust."""
         return self._pending.spent()
 
     @property
-    def _asks(self) -> bool:
+    def _is_answering(self) -> bool:
         return isinstance(self.task.program, Answering)
 
     @property
-    def _once(self) -> bool:
-        """Whether a decision's id must be known for ever, so that none is made again."""
+    def _should_remember_ids(self) -> bool:
+        """Whether ids stay in the store, so that no decision is reported twice."""
         return isinstance(self.task.program, Answering | Phased)
 
     def _due(self, random: bytes) -> float:
-        """When a report is due; with a window of 0 at once, by whatever clock."""
+        """Compute when a report is due: at once if the window is 0."""
         rule = self.task.reward
         if not rule.window_s:
             return -math.inf
@@ -338,21 +341,25 @@ class Device:
         return self._now() + rule.window_s + delay
 
     def _now(self) -> float:
-        """The clock's time, which decides what is due."""
+        """Read the clock, which decides what is due."""
         now = _number(self._clock())
         if now is None:
             raise InvalidValue("the clock gives no finite number; it must give seconds since 1970")
         return now
 
     def _verified_model(self, model: Model | Signed) -> Model:
-        """The model, verified: the signature of the last one once, and its age at every call."""
-        known = self._posted
-        if known is not None and model is known.model and not self.task.keys("learner"):
-            return known.model
-        found = verify_message(self.task, Model, model, self._now, self._signed_model)
+        """Verify a model; the signature of the latest model is checked only once."""
+        posted_model = self._posted_model
+        if (
+            posted_model is not None
+            and model is posted_model.model
+            and not self.task.keys("learner")
+        ):
+            return posted_model.model
+        verified_model = verify_message(self.task, Model, model, self._now, self._signed_model)
         if isinstance(model, Signed):
-            self._signed_model = model, found
-        return found
+            self._signed_model = model, verified_model
+        return verified_model
 
     def _verified_status(self, status: Status | Signed) -> Status:
         return verify_message(self.task, Status, status, self._now)
@@ -366,13 +373,13 @@ class Device:
         return verify_message(self.task, Question, question, self._now)
 
     def _signed_chain(self, model: Model) -> tuple[int, bytes] | None:
-        """Length and head of a verified model's chain, to be remembered; none of an unsigned one.
+        """Return length and head of a signed model's chain; None for an unsigned model.
 
         Anyone can post an unsigned model. A false length in it must stop no device.
         """
         return (model.length, model.head) if self.task.keys("learner") else None
 
-    def _checked(self, model: Model) -> Posted:
+    def _check_posted(self, model: Model) -> Posted:
         _check_chain(self.task, model)
         return Posted.of(model)
 
@@ -384,27 +391,31 @@ class Device:
             if status.label != int(features[0]):
                 raise Refused("label", "this client's group is full; another one is asked now")
 
-    def _made(self, row: Row, status: Status, id: bytes) -> bytes:
-        """Encode, add noise, and write; called with the store's lock held."""
+    def _make_report(self, row: Row, status: Status, id: bytes) -> bytes:
+        """Encode a record, add noise, and write the report, with the store's lock held."""
         task, label = self.task, self._label(status)
         features = np.frombuffer(row.features or b"", np.float64)
         # No branch: silence takes the same operations as a reward.
         rewards: tuple[Any, float] = (row.reward, task.reward.default)
         reward: float = rewards[row.reward is None]
         model = None if row.posted is None else row.posted.model
-        found = self._code.statistics(model, features, reward)
-        if len(found) != len(task.noise):
-            raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
+        statistics = self._code.statistics(model, features, reward)
+        if len(statistics) != len(task.noise):
+            raise InvalidValue(
+                f"there are {len(statistics)} statistics for {len(task.noise)} queries"
+            )
         numbers = [
-            randomize(noise, one, label, self._source, self._listed)
-            for noise, one in zip(task.noise, found, strict=True)
+            randomize(noise, statistic, label, self._source, self._draw_candidates)
+            for noise, statistic in zip(task.noise, statistics, strict=True)
         ]
-        own = id if self._asks else self._named(id)
-        joined = np.concatenate(numbers)
-        return Report(label=label, epoch=status.epoch, id=own, numbers=joined).write(task)
+        report_id = id if self._is_answering else self._derive_report_id(id)
+        report_numbers = np.concatenate(numbers)
+        return Report(label=label, epoch=status.epoch, id=report_id, numbers=report_numbers).write(
+            task
+        )
 
     def _label(self, status: Status) -> int:
-        """The label of a report; a status that nobody signed never lowers its noise.
+        """Return the label of a report; an unsigned status never lowers its noise.
 
         See `crediting.md`, Theorem 2a.
         """
@@ -412,11 +423,11 @@ class Device:
         assert label is not None
         return label
 
-    def _named(self, id: bytes) -> bytes:
-        """The id of a report: of the decision, and not of the moment that it is made in.
+    def _derive_report_id(self, id: bytes) -> bytes:
+        """Derive the id of a report from the decision's id, not from the time.
 
-        So a device that was rolled back makes no second report that anyone would count. A client
-        of phases answers once in a task, whatever group its store says that it is in.
+        A device that was rolled back therefore repeats the id, and its second report is not
+        counted. A client of a phased task has one report id, whichever group its store names.
         """
         if isinstance(self.task.program, Phased):
             return client_id(self._pending.secret, self.task.id)
@@ -453,22 +464,22 @@ def _check_chain(task: Task, model: Model) -> None:
     charge, and for each that the end settles. A charge is for one query and users of its own.
     """
     charges = (_MOST_EPOCHS + 1) * len(task.queries) * task.horizon
-    most = 2 + task.cohorts + _MOST_EPOCHS + charges
-    if not 0 <= model.length <= most:
+    limit = 2 + task.cohorts + _MOST_EPOCHS + charges
+    if not 0 <= model.length <= limit:
         raise InvalidValue(
-            f"the model goes with a chain of {model.length} lines; this task's has at most {most}: "
-            "read the billboard again"
+            f"the model goes with a chain of {model.length} lines; this task's has at most "
+            f"{limit}: read the billboard again"
         )
 
 
 def _check_status(task: Task, status: Status) -> None:
     if status.state != "running":
         raise Refused("over", f"the task is {status.state[:20]} and takes no reports")
-    most = max(1, len(task.needs))
-    if not (0 <= status.label < most and 0 <= status.epoch < 2**32):
+    label_count = max(1, len(task.needs))
+    if not (0 <= status.label < label_count and 0 <= status.epoch < 2**32):
         raise InvalidValue(
             f"the status wants label {status.label} and epoch {status.epoch}; labels are below "
-            f"{most}: ask the middle again"
+            f"{label_count}: ask the middle again"
         )
 
 
@@ -484,7 +495,7 @@ def _id(text: str) -> bytes:
 
 
 def _reward(task: Task, value: Any) -> float:
-    """One number within its bounds."""
+    """Reduce a reward, or losses, to one number within the public bounds."""
     program = task.program
     if isinstance(program, Answering):
         return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
@@ -498,7 +509,7 @@ def _reward(task: Task, value: Any) -> float:
 
 
 def _number(value: Any) -> float | None:
-    """A finite real number; None for anything else."""
+    """Convert a finite real number to a float; return None for anything else."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         return None
     try:
@@ -509,11 +520,11 @@ def _number(value: Any) -> float | None:
 
 
 def _rows(features: Features) -> tuple[Floats, list[str] | None]:
-    """The arms as rows of float64, and their names if they have some."""
+    """Return the arms as rows of float64, and their names if they have any."""
     names = list(features) if isinstance(features, Mapping) else None
-    given = list(features.values()) if isinstance(features, Mapping) else features
+    raw_rows = list(features.values()) if isinstance(features, Mapping) else features
     try:
-        rows = np.asarray(given)
+        rows = np.asarray(raw_rows)
     except (TypeError, ValueError):
         rows = np.empty(0)
     if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fiu":
@@ -524,10 +535,10 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
     return rows.astype(np.float64, copy=False), names
 
 
-def _numbered(task: Task) -> bool:
-    """Whether the number of an arm says which model it has."""
-    said = isinstance(task.problem, dict) and bool(task.problem.get("own"))
-    return said or isinstance(task.program, OwnModels)
+def _has_numbered_arms(task: Task) -> bool:
+    """Whether each arm has a model, which its number identifies."""
+    is_declared = isinstance(task.problem, dict) and bool(task.problem.get("own"))
+    return is_declared or isinstance(task.program, OwnModels)
 
 
 def _check_rows(task: Task, rows: Floats) -> None:

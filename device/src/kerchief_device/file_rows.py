@@ -41,7 +41,7 @@ class FileRows:
     """Rows in a file that nobody but its owner can read; several processes may open it."""
 
     def __init__(self, path: str | os.PathLike[str], *, secret: bytes | None = None) -> None:
-        """Open or create it; a new one gets this secret, or one of its own."""
+        """Open or create the file; a new file gets this secret, or a random one."""
         self._lock, self._late = threading.Lock(), False
         self._last: Posted | None = None
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -50,20 +50,20 @@ class FileRows:
         )
         try:
             _set_up(self._base)
-            self.secret: bytes = self.step(lambda: self._begin(secret or os.urandom(32)))
+            self.secret: bytes = self.step(lambda: self._create_tables(secret or os.urandom(32)))
             self.erase()
         except BaseException:
             self._base.close()
             raise
 
     def step(self, work: Callable[[], T]) -> T:
-        """One transaction, alone: in this process by the lock, among processes by the file's."""
+        """Run one exclusive transaction, under the lock and the lock of the file."""
         with self._lock:
             try:
                 self._base.execute("BEGIN IMMEDIATE")
-                done = work()
+                result = work()
                 self._base.execute("COMMIT")
-                return done
+                return result
             except BaseException:
                 # An interrupt may come right after the commit, before anything is erased.
                 self._late |= not self._base.in_transaction
@@ -71,8 +71,8 @@ class FileRows:
                     self._base.execute("ROLLBACK")
                 raise
 
-    def _begin(self, secret: bytes) -> Any:
-        """Make the tables, unless they are there; the secret that holds."""
+    def _create_tables(self, secret: bytes) -> Any:
+        """Create the tables if they are missing, and return the stored secret."""
         ((version,),) = self._base.execute("PRAGMA user_version").fetchall()
         ((tables,),) = self._base.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
         if version != _VERSION and tables:
@@ -84,43 +84,43 @@ class FileRows:
         for statement in _SCHEMA.split(";")[:-1]:
             self._base.execute(statement)
         self._base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", (secret,))
-        ((found,),) = self._base.execute("SELECT secret FROM client").fetchall()
-        return found
+        ((stored_secret,),) = self._base.execute("SELECT secret FROM client").fetchall()
+        return stored_secret
 
     def find(self, id: bytes, task: bytes) -> Row | None:
-        """A decision of a task that is not gone."""
-        found = self._base.execute(
+        """Return a decision of a task, or None if it is gone."""
+        columns = self._base.execute(
             f"SELECT {_COLUMNS}, data FROM decisions LEFT JOIN models ON name = model "
             "WHERE task = ? AND id = ? AND state <> 'gone'",
             (task, id),
         ).fetchone()
-        if found is None:
+        if columns is None:
             return None
-        state, version, model, features, due, reward, report, data = found
+        state, version, model, features, due, reward, report, data = columns
         return Row(
             state=state,
             due=due,
             version=version,
-            posted=None if model is None else self._posted(model, data),
+            posted=None if model is None else self._read_posted_model(model, data),
             features=features,
             reward=reward,
             report=report,
         )
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
-        """Begin a decision, unless its id is known in this task."""
-        begun = self._base.execute(
+        """Add a decision, unless its id exists in this task."""
+        cursor = self._base.execute(
             "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
-            (task, id, row.version, _name(row.posted), row.features, row.due),
+            (task, id, row.version, _name_of(row.posted), row.features, row.due),
         )
-        if row.posted is not None and begun.rowcount:
+        if row.posted is not None and cursor.rowcount:
             self._last = row.posted
             self._base.execute(
                 "INSERT OR IGNORE INTO models VALUES (?, ?)", (row.posted.name, row.posted.data)
             )
 
     def change(self, id: bytes, task: bytes, row: Row) -> None:
-        """Replace all of a decision but when it is due and the bytes of its model."""
+        """Replace a decision, except its due time and the bytes of its model."""
         # A report takes the record's place: an interrupt may come before that one is erased.
         self._late |= row.report is not None
         self._base.execute(
@@ -129,7 +129,7 @@ class FileRows:
             (
                 row.state,
                 row.version,
-                _name(row.posted),
+                _name_of(row.posted),
                 row.features,
                 row.reward,
                 row.report,
@@ -148,30 +148,30 @@ class FileRows:
         self._base.execute(
             "DELETE FROM models WHERE name = ? "
             "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?)",
-            (_name(model), _name(model)),
+            (_name_of(model), _name_of(model)),
         )
 
-    def _posted(self, name: bytes, data: bytes) -> Posted:
-        """A stored model: mostly the last one, which is read once."""
+    def _read_posted_model(self, name: bytes, data: bytes) -> Posted:
+        """Return a stored model; the latest one is read only once."""
         if self._last is None or self._last.name != name:
             self._last = Posted.stored(name, data)
         return self._last
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
-        """Decisions that are due or encoded, in the order in which they are due."""
-        found = self._base.execute(
+        """Return ids of decisions that are due or encoded, ordered by due time."""
+        cursor = self._base.execute(
             "SELECT id FROM decisions WHERE task = ? AND state <> 'gone' "
             "AND (due <= ? OR state = 'encoded') ORDER BY due, id",
             (task, now),
         )
-        return tuple(one for (one,) in found)
+        return tuple(id for (id,) in cursor)
 
     def chain(self, task: bytes) -> tuple[int, bytes] | None:
-        """Length and head of the longest chain that a signed model named."""
-        found: tuple[int, bytes] | None = self._base.execute(
+        """Return length and head of the longest chain that a signed model named."""
+        longest: tuple[int, bytes] | None = self._base.execute(
             "SELECT length, head FROM chains WHERE task = ?", (task,)
         ).fetchone()
-        return found
+        return longest
 
     def lengthen(self, task: bytes, length: int, head: bytes) -> None:
         """Remember a chain."""
@@ -182,10 +182,10 @@ class FileRows:
         self._base.execute("DELETE FROM chains WHERE task = ?", (task,))
 
     def spent(self) -> Cost:
-        """What all reports have cost."""
+        """Return the privacy cost of all reports."""
         rows = self._base.execute("SELECT epsilon * reports, delta * reports FROM charges")
-        paid = rows.fetchall()
-        return Cost(sum(row[0] for row in paid), sum(row[1] for row in paid))
+        charges = rows.fetchall()
+        return Cost(sum(row[0] for row in charges), sum(row[1] for row in charges))
 
     def charge(self, task: bytes, cost: Cost, reports: int = 1) -> None:
         """Charge reports, mostly one."""
@@ -196,7 +196,7 @@ class FileRows:
         )
 
     def erase(self, *, only_late: bool = False) -> None:
-        """Empty the journal, where erased records would stay; if someone reads it, soon after."""
+        """Empty the journal, which holds erased records; retry later if it is in use."""
         if only_late and not self._late:
             return
         with self._lock:
@@ -215,17 +215,17 @@ class FileRows:
             self._base.backup(target)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._base.close()
 
 
-def _name(posted: Posted | None) -> bytes | None:
-    return None if posted is None else posted.name
+def _name_of(model: Posted | None) -> bytes | None:
+    return None if model is None else model.name
 
 
 def _set_up(base: sqlite3.Connection) -> None:
-    """Set everything; others who open the file at the same time may make it wait."""
+    """Apply the settings, waiting while other processes open the file."""
     end = time.monotonic() + _PATIENCE
     for setting in _SETTINGS:
         while True:

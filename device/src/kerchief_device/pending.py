@@ -46,7 +46,7 @@ class Budget:
             )
 
     def pays(self, cost: Cost) -> bool:
-        """Whether it suffices, but for rounding of the sum."""
+        """Whether the budget covers a cost, up to rounding of the sum."""
         return cost.epsilon <= self.epsilon * (1 + 1e-12) and cost.delta <= self.delta * (1 + 1e-12)
 
 
@@ -64,7 +64,7 @@ class Pending:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Open or create it.
+        """Open or create a store.
 
         Args:
             path: of a file that nobody but its owner can read; None keeps everything in memory,
@@ -98,7 +98,7 @@ class Pending:
         chain: tuple[int, bytes] | None = None,
         features: bytes | None = None,
     ) -> None:
-        """Begin a decision; one that is known already stays as it is.
+        """Add a decision, unless its id exists already.
 
         Args:
             id: of the decision.
@@ -117,13 +117,13 @@ class Pending:
 
         def begin() -> None:
             if chain is not None:
-                _follow(self._rows, task, *chain)
+                _follow_chain(self._rows, task, *chain)
             self._rows.add(id, task, row)
 
         self._step(begin)
 
     def rewarded(self, id: bytes, task: bytes, reward: float, more: bytes = b"") -> bool:
-        """Note a reward; whether it counts: the first does, if it comes before the report is made.
+        """Record a reward; return whether it is the first, and precedes the report.
 
         Args:
             id: of the decision.
@@ -137,7 +137,7 @@ class Pending:
         """
 
         def note() -> bool:
-            row = _row(self._rows, id, task)
+            row = _find_row(self._rows, id, task)
             if row.state != "decided":
                 return False
             changed = Row(
@@ -154,15 +154,15 @@ class Pending:
         return self._step(note)
 
     def row(self, id: bytes, task: bytes) -> Row:
-        """One decision.
+        """Return one decision.
 
         Raises:
             InvalidValue: there is no such decision.
         """
-        return self._step(lambda: _row(self._rows, id, task))
+        return self._step(lambda: _find_row(self._rows, id, task))
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
-        """Decisions whose reports are to be made, or were made and have not arrived."""
+        """Return ids of decisions whose report is due, or has not arrived."""
         return self._step(lambda: self._rows.due(task, now))
 
     def encoded(
@@ -174,7 +174,7 @@ class Pending:
         check: Callable[[Row], None] = lambda row: None,
         bill: Bill | None = None,
     ) -> bytes:
-        """The report of a decision: made and paid for at the first call, and then the same.
+        """Return the report of a decision, made and charged at the first call.
 
         Args:
             id: of the decision.
@@ -190,17 +190,17 @@ class Pending:
 
         def encode() -> tuple[bytes | BudgetExceeded, bool]:
             rows = self._rows
-            row = _row(rows, id, task)
+            row = _find_row(rows, id, task)
             if row.report is not None:
                 return row.report, False
             check(row)
-            made = (bill and _charge(rows, task, *bill)) or make(row)
-            if isinstance(made, BudgetExceeded):
+            outcome = (bill and _charge(rows, task, *bill)) or make(row)
+            if isinstance(outcome, BudgetExceeded):
                 rows.drop(id, task)
             else:
-                rows.change(id, task, Row(state="encoded", due=row.due, report=made))
+                rows.change(id, task, Row(state="encoded", due=row.due, report=outcome))
             rows.sweep(row.posted)
-            return made, True
+            return outcome, True
 
         report, new = self._step(encode)
         if new:
@@ -212,7 +212,7 @@ class Pending:
     def gone(
         self, id: bytes, task: bytes, *, remember: bool = False, if_made: bool = False
     ) -> None:
-        """Remove a decision; one that is not there stays away.
+        """Remove a decision, if it exists.
 
         Args:
             id: of the decision.
@@ -237,11 +237,11 @@ class Pending:
             self._erase()
 
     def forget_chain(self, task: bytes) -> None:
-        """Forget the longest chain that was seen of a task, and nothing else."""
+        """Forget the longest chain of a task, and nothing else."""
         self._step(lambda: self._rows.forget_chain(task))
 
     def spent(self) -> Cost:
-        """What all reports of this store have cost its user."""
+        """Return the privacy cost of all reports of this store."""
         return self._step(self._rows.spent)
 
     def _erase(self) -> None:
@@ -249,7 +249,7 @@ class Pending:
             self._rows.erase()
 
     def _step(self, work: Callable[[], T]) -> T:
-        """One transaction, alone; what an earlier one could not erase is erased before."""
+        """Erase what an earlier transaction left, then run one exclusive transaction."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
         with _FAILING:
@@ -258,14 +258,14 @@ class Pending:
 
 
 class _Failing:
-    """Says of failures of a file whose they are."""
+    """Context that raises `StoreFailed` where reading or writing the store fails."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
-        ours = isinstance(fault, KerchiefError)
-        if isinstance(fault, sqlite3.Error | OSError | ValueError) and not ours:
+        is_own = isinstance(fault, KerchiefError)
+        if isinstance(fault, sqlite3.Error | OSError | ValueError) and not is_own:
             raise StoreFailed(
                 f"the device's store failed: {fault}; nothing is half written"
             ) from fault
@@ -274,30 +274,32 @@ class _Failing:
 _FAILING = _Failing()
 
 
-def _row(rows: Rows, id: bytes, task: bytes) -> Row:
-    found = rows.find(id, task)
-    if found is None:
+def _find_row(rows: Rows, id: bytes, task: bytes) -> Row:
+    row = rows.find(id, task)
+    if row is None:
         raise InvalidValue(
             f"no decision {id.hex()} is pending here; it was never made, or has been reported"
         )
-    return found
+    return row
 
 
-def _follow(rows: Rows, task: bytes, length: int, head: bytes) -> None:
+def _follow_chain(rows: Rows, task: bytes, length: int, head: bytes) -> None:
     """Remember the longest chain of signed models, and refuse a shorter or another one."""
-    known = rows.chain(task)
-    if known is not None and (length < known[0] or (length == known[0] and head != known[1])):
+    longest = rows.chain(task)
+    if longest is not None and (
+        length < longest[0] or (length == longest[0] and head != longest[1])
+    ):
         raise Fenced(
             f"the signed model names a chain of {length} lines, and an earlier one named another "
-            f"chain of {known[0]}; the aggregator was rolled back, or the learner signed a false "
+            f"chain of {longest[0]}; the aggregator was rolled back, or the learner signed a false "
             "chain: ask the operator, and call Device.forget_chain to go on"
         )
-    if known is None or length > known[0]:
+    if longest is None or length > longest[0]:
         rows.lengthen(task, length, head)
 
 
 def _charge(rows: Rows, task: bytes, cost: Cost, budget: Budget | None) -> BudgetExceeded | None:
-    """Charge one report, or say why not; it is charged where nobody set a budget too."""
+    """Charge one report, or return the error that says why it is not paid for."""
     spent = rows.spent()
     if budget is not None and not budget.pays(
         Cost(spent.epsilon + cost.epsilon, spent.delta + cost.delta)

@@ -18,45 +18,45 @@ T = TypeVar("T")
 
 
 class Cost(NamedTuple):
-    """What one report costs its user."""
+    """Privacy cost of one report for its user."""
 
     epsilon: float
     delta: float
 
 
 class Posted:
-    """A model that chose, its bytes, and their hash, which is its name in a file.
+    """A model that chose an arm, its bytes, and their hash, its name in a file.
 
-    What is not given is made when it is first asked for: in memory nobody asks for bytes.
+    Numbers and bytes are derived from each other on first use: memory needs no bytes.
     """
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """A model as it was posted."""
-        posted = cls()
-        vars(posted).update(model=model)
-        return posted
+        """Wrap a model that was posted."""
+        instance = cls()
+        vars(instance).update(model=model)
+        return instance
 
     @classmethod
     def stored(cls, name: bytes, data: bytes) -> Self:
-        """A model as a file has it."""
-        posted = cls()
-        vars(posted).update(name=name, data=data)
-        return posted
+        """Wrap the name and the bytes of a model from a file."""
+        instance = cls()
+        vars(instance).update(name=name, data=data)
+        return instance
 
     @functools.cached_property
     def model(self) -> Model:
-        """Its numbers."""
+        """Content of the model."""
         return Model.read(self.data)
 
     @functools.cached_property
     def data(self) -> bytes:
-        """Its canonical bytes."""
+        """Canonical bytes of the model."""
         return self.model.write()
 
     @functools.cached_property
     def name(self) -> bytes:
-        """Their hash."""
+        """Hash of the canonical bytes."""
         return hashlib.sha256(self.data).digest()
 
 
@@ -84,7 +84,9 @@ class Row:
 
 
 class Rows(Protocol):
-    """What is kept; everything but `step`, `erase`, `copy_to` and `close` is called in a step.
+    """Store of decisions; methods run in a step, but for those listed below.
+
+    Outside a step run `step`, `erase`, `copy_to` and `close`.
 
     Attributes:
         secret: of the store; a copy of it has the same.
@@ -96,13 +98,13 @@ class Rows(Protocol):
         """Do some work with exclusive use, all or nothing."""
 
     def find(self, id: bytes, task: bytes) -> Row | None:
-        """A decision of a task that is not gone."""
+        """Return a decision of a task, or None if it is gone."""
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
-        """Begin a decision, unless its id is known in this task."""
+        """Add a decision, unless its id exists in this task."""
 
     def change(self, id: bytes, task: bytes, row: Row) -> None:
-        """Replace all of a decision but when it is due and the bytes of its model."""
+        """Replace a decision, except its due time and the bytes of its model."""
 
     def drop(self, id: bytes, task: bytes) -> None:
         """Remove a decision."""
@@ -111,10 +113,10 @@ class Rows(Protocol):
         """Drop a model that no decision needs any more."""
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
-        """Decisions that are due or encoded, in the order in which they are due."""
+        """Return ids of decisions that are due or encoded, ordered by due time."""
 
     def chain(self, task: bytes) -> tuple[int, bytes] | None:
-        """Length and head of the longest chain that a signed model named."""
+        """Return length and head of the longest chain that a signed model named."""
 
     def lengthen(self, task: bytes, length: int, head: bytes) -> None:
         """Remember a chain."""
@@ -123,16 +125,16 @@ class Rows(Protocol):
         """Remember no chain of a task."""
 
     def spent(self) -> Cost:
-        """What all reports have cost."""
+        """Return the privacy cost of all reports."""
 
     def charge(self, task: bytes, cost: Cost) -> None:
         """Charge one report."""
 
     def erase(self, *, only_late: bool = False) -> None:
-        """Leave no trace of what was erased, or only of what a reader has held until now."""
+        """Leave no trace of erased records, or only of those a reader still held."""
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write everything into a new file."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""

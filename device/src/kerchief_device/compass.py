@@ -28,15 +28,15 @@ Candidates: TypeAlias = Callable[[int, int, Randomness], NDArray[np.float32]]
 
 
 def reported(noise: Compass, statistic: Floats, source: Randomness, listed: Candidates) -> Floats:
-    """The report of one user: as many numbers as the statistic has.
+    """Draw the report of one user, as long as the statistic.
 
     Candidates are drawn before the statistic is looked at.
     """
     size = noise.dim + 1
     # The last one stands in for a direction where there is none.
-    drawn = listed(noise.candidates + 1, size, source).astype(np.float64)
-    lengths = np.sqrt((drawn * drawn).sum(1, keepdims=True))
-    directions = drawn / np.maximum(lengths, _TINY)
+    candidates = listed(noise.candidates + 1, size, source).astype(np.float64)
+    lengths = np.sqrt((candidates * candidates).sum(1, keepdims=True))
+    directions = candidates / np.maximum(lengths, _TINY)
     unit = _unit(noise, statistic, directions[-1, :-1], source)
     ranked = np.argpartition(directions[:-1] @ unit, noise.candidates - noise.listed)
     place = chosen_rank(noise.units, noise.candidates, noise.listed, source)
@@ -44,7 +44,7 @@ def reported(noise: Compass, statistic: Floats, source: Randomness, listed: Cand
 
 
 def read(noise: Compass, direction: Floats) -> Floats:
-    """What a reported direction tells: the flat matrix, then the vector."""
+    """Read a reported direction as a flat matrix, followed by a vector."""
     rows, columns, scales = layout(noise.dim)
     x, last = direction[:-1], float(direction[-1])
     even = float(x @ x) / noise.dim
@@ -55,15 +55,18 @@ def read(noise: Compass, direction: Floats) -> Floats:
 
 
 def told(noise: Compass, statistic: Floats, anywhere: Floats) -> tuple[Floats, float, float]:
-    """The direction, the response as a share of the greatest, and the weight.
+    """Split a statistic into direction, response relative to the largest, and weight.
 
-    Where the statistic tells of no direction, that is `anywhere`, and the others are 0. The
+    Without a direction in the statistic it is `anywhere`, and response and weight are 0. The
     operations are the same in both cases.
     """
     rows, columns, scales = layout(noise.dim)
-    cut = len(rows)
+    matrix_size = len(rows)
     numbers = np.minimum(np.maximum(flush(statistic), -1e100), 1e100)
-    flat, vector = numbers[:cut] / (scales * noise.square), numbers[cut:] / noise.pull
+    flat, vector = (
+        numbers[:matrix_size] / (scales * noise.square),
+        numbers[matrix_size:] / noise.pull,
+    )
     weight = min(max(float(flat[rows == columns].sum()), 0.0), 1.0)
     # x xᵀ again, whose trace is one; if nothing was added up, x is nowhere.
     matrix = np.empty((noise.dim, noise.dim))
@@ -79,13 +82,13 @@ def told(noise: Compass, statistic: Floats, anywhere: Floats) -> tuple[Floats, f
 
 @functools.lru_cache(maxsize=64)
 def layout(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-    """Rows, columns and scales of the flat form of a symmetric matrix."""
+    """Return rows, columns and scales of the flat form of a symmetric matrix."""
     rows, columns = np.triu_indices(dim)
     return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def _unit(noise: Compass, statistic: Floats, anywhere: Floats, source: Randomness) -> Floats:
-    """The unit vector that stands for the statistic, after its two coins."""
+    """Toss the two coins of a statistic, and return its unit vector."""
     x, response, weight = told(noise, statistic, anywhere)
     sign = _coin((1 + response) / 2, source)
     side = _coin(weight, source)
@@ -93,5 +96,5 @@ def _unit(noise: Compass, statistic: Floats, anywhere: Floats, source: Randomnes
 
 
 def _coin(chance: float, source: Randomness) -> float:
-    """1 with this chance, to 32 bits, else -1."""
+    """Draw 1 with this chance, to 32 bits, else -1."""
     return 2.0 * (float(word(source)) < UNITS * chance) - 1.0

@@ -23,7 +23,7 @@ from kerchief_device.source import Randomness, drawn
 _BITS = 64
 _GUARD = 64
 # So many decimal digits hold one bit, generously, and rounding of what is computed with them.
-_DIGITS_A_BIT, _MORE_DIGITS = 0.302, 20
+_DIGITS_A_BIT, _GUARD_DIGITS = 0.302, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,49 +53,49 @@ class Inversion:
     weights: Callable[[int], Weights]
 
     def draw(self, size: int, source: Randomness) -> NDArray[np.int64]:
-        """As many independent draws."""
-        words = np.frombuffer(drawn(8 * size, source), "<u8")
-        first, lows, highs = self._words
-        found = np.searchsorted(lows, words, side="right")
-        unsure = np.flatnonzero(highs[found - 1] >= words)
-        values = first + found.astype(np.int64)
+        """Draw this many independent numbers."""
+        uniforms = np.frombuffer(drawn(8 * size, source), "<u8")
+        first, lows, highs = self._table
+        positions = np.searchsorted(lows, uniforms, side="right")
+        unsure = np.flatnonzero(highs[positions - 1] >= uniforms)
+        values = first + positions.astype(np.int64)
         for place in unsure:
-            values[place] = self._refined(int(words[place]), source)
+            values[place] = self._refine(int(uniforms[place]), source)
         return values
 
     @functools.cached_property
-    def _words(self) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
+    def _table(self) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
         first, lows, highs = self._steps(_BITS)
         return first, np.array(lows, np.uint64), np.array(highs, np.uint64)
 
-    def _refined(self, number: int, source: Randomness) -> int:
-        """Where u lies, from its first bits and as many more as that takes."""
+    def _refine(self, number: int, source: Randomness) -> int:
+        """Locate u from its first bits, and from as many more bits as that takes."""
         bits = _BITS
         while True:
             number = (number << bits) | int.from_bytes(drawn(bits // 8, source), "little")
             bits *= 2
             first, lows, highs = self._steps(bits)
-            found = bisect.bisect_right(lows, number)
-            if highs[found - 1] < number:
-                return first + found
+            position = bisect.bisect_right(lows, number)
+            if highs[position - 1] < number:
+                return first + position
 
     def _steps(self, bits: int) -> tuple[int, list[int], list[int]]:
-        """The law's distribution function times 2**bits, from below and from above.
+        """Bound the law's distribution function times 2**bits from below and above.
 
         The step before the first weight stands for all numbers below it.
         """
-        given = self.weights(bits + _GUARD)
-        total, below, lows, highs, most = sum(given.found), 0, [], [], (1 << bits) - 1
-        for one in (0, *given.found):
-            below += one
-            lows.append(min((below << bits) // (total + given.slack), most))
-            highs.append(min(((below + given.slack) << bits) // total, most))
-        return given.first - 1, lows, highs
+        law = self.weights(bits + _GUARD)
+        total, below, lows, highs, largest = sum(law.found), 0, [], [], (1 << bits) - 1
+        for weight in (0, *law.found):
+            below += weight
+            lows.append(min((below << bits) // (total + law.slack), largest))
+            highs.append(min(((below + law.slack) << bits) // total, largest))
+        return law.first - 1, lows, highs
 
 
 @functools.lru_cache(maxsize=64)
 def coins(count: int) -> Inversion:
-    """The number of heads among so many fair coins.
+    """Return the law of the number of heads among this many fair coins.
 
     >>> coins(4).draw(1, lambda count: bytes(count - 1) + bytes([128])).tolist()
     [2]
@@ -105,15 +105,16 @@ def coins(count: int) -> Inversion:
 
 @functools.lru_cache(maxsize=64)
 def blocks(scale: int, width: int) -> Inversion:
-    """Numbers h from 0 on with chances proportional to exp(-(h width)² / (2 scale²))."""
+    """Return the law on h >= 0 with chances ∝ exp(-(h width)² / (2 scale²))."""
     return Inversion(functools.partial(_gaussian, scale, width))
 
 
 def _binomial(count: int, bits: int) -> Weights:
-    """From the middle outwards: each weight is the one before times (n - k)/(k + 1), rounded down.
+    """Compute binomial weights from the middle outwards, each from its predecessor.
 
-    A weight lacks less than 1 more than the one before, and those that vanish are less than
-    4 (n + 1) together on each side.
+    Each weight is the weight before it times (n - k)/(k + 1), rounded down. A weight lacks less
+    than 1 more than the weight before it, and the weights that vanish sum to less than 4 (n + 1)
+    on each side.
     """
     middle = -(-count // 2)
     upper, weight, k = [], 1 << bits, middle
@@ -122,22 +123,22 @@ def _binomial(count: int, bits: int) -> Weights:
         weight = weight * (count - k) // (k + 1)
         k += 1
     lower = upper[::-1] if count % 2 else upper[:0:-1]
-    found = (*lower, *upper)
+    weights = (*lower, *upper)
     slack = (len(upper) + 1) ** 2 + 8 * (count + 1)
-    return Weights(first=middle - len(lower), found=found, slack=slack)
+    return Weights(first=middle - len(lower), found=weights, slack=slack)
 
 
 def _gaussian(scale: int, width: int, bits: int) -> Weights:
-    """One after the other, each rounded down; those that vanish are less than 64 together.
+    """Compute Gaussian weights, rounded down; those that vanish sum to less than 64.
 
     Decimal numbers are rounded correctly, at so many digits that the last of them is lost here.
     """
-    with decimal.localcontext(prec=int(_DIGITS_A_BIT * bits) + _MORE_DIGITS) as context:
+    with decimal.localcontext(prec=int(_DIGITS_A_BIT * bits) + _GUARD_DIGITS) as context:
         unit = context.power(2, bits)
-        found: list[int] = []
+        weights: list[int] = []
         while True:
-            exponent = decimal.Decimal((len(found) * width) ** 2) / (2 * scale**2)
+            exponent = decimal.Decimal((len(weights) * width) ** 2) / (2 * scale**2)
             weight = int(unit * context.exp(-exponent))
             if weight <= 1:
-                return Weights(first=0, found=found, slack=2 * len(found) + 64)
-            found.append(weight - 1)
+                return Weights(first=0, found=weights, slack=2 * len(weights) + 64)
+            weights.append(weight - 1)

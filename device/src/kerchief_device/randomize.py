@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kerchief_device.compass import reported
 from kerchief_device.constant_time import flush
-from kerchief_device.inversion import coins as tossed
+from kerchief_device.inversion import coins as coin_law
 from kerchief_device.samplers import (
     UNITS,
     Randomness,
@@ -69,40 +69,40 @@ _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplac
 
 
 def candidates(count: int, size: int, source: Randomness) -> Vectors:
-    """Independent normal vectors, which may be known to anyone: a fast generator is enough.
+    """Draw independent normal vectors; they are public, so a fast generator will do.
 
     Every number is the mean of one of 65536 equally likely slices of the normal law, in units of
     `step_of` the size. Two bytes choose it; of long vectors they choose two numbers, as good as
     independent (`shortlist.md`).
     """
-    numbers, each = count * size, 2 if size > _LONG else 1
+    numbers, per_place = count * size, 2 if size > _LONG else 1
     seed = int.from_bytes(drawn(16, source), "little")
-    places = np.random.SFC64(seed).random_raw(-(-numbers // (4 * each))).view(np.uint16)
-    if each == 1:
+    places = np.random.SFC64(seed).random_raw(-(-numbers // (4 * per_place))).view(np.uint16)
+    if per_place == 1:
         return _slices().take(places[:numbers]).reshape(count, size)
     steps = _pairs().take(places).view(np.int16)[:numbers]
     return steps.astype(np.float32).reshape(count, size)
 
 
 def step_of(size: int) -> float:
-    """The unit in which candidates of a size are: a power of two, so that no scale rounds."""
+    """Return the unit of candidates of a size, a power of two so that no scale rounds."""
     return _STEP if size > _LONG else 1.0
 
 
 @functools.cache
 def _pairs() -> NDArray[np.int32]:
-    """The mean of each slice with that of another one: in steps, both in the bits of one number."""
+    """Pair each slice's mean with another slice's, in steps, in the bits of one number."""
     factor, shift = _LATTICE
     steps = np.rint(_slices() / np.float32(_STEP)).astype(np.int16)
-    others = steps[(factor * np.arange(_SLICES) + shift) % _SLICES]
-    return np.stack([steps, others], axis=1).view(np.int32)[:, 0]
+    partners = steps[(factor * np.arange(_SLICES) + shift) % _SLICES]
+    return np.stack([steps, partners], axis=1).view(np.int32)[:, 0]
 
 
 @functools.cache
 def _slices() -> Vectors:
-    """The means of 65536 equally likely slices of the normal law, in their order."""
+    """Compute the means of 65536 equally likely slices of the normal law, in order."""
     law = statistics.NormalDist()
-    inner = np.array([law.inv_cdf(one / _SLICES) for one in range(1, _SLICES)])
+    inner = np.array([law.inv_cdf(rank / _SLICES) for rank in range(1, _SLICES)])
     heights = np.exp(-(inner**2) / 2) / math.sqrt(2 * math.pi)
     return (-_SLICES * np.diff(heights, prepend=0.0, append=0.0)).astype(np.float32)
 
@@ -114,7 +114,7 @@ def randomize(
     source: Randomness,
     listed: Candidates = candidates,
 ) -> Wholes:
-    """The numbers to report.
+    """Turn a statistic into the whole numbers to report.
 
     Args:
         noise: of one query.
@@ -131,8 +131,8 @@ def randomize(
     >>> randomize(noise, np.array([0.3, 7.0]), 0, bytes).tolist()
     [1, 4]
     """
-    known = isinstance(statistic, np.ndarray) and statistic.dtype == np.float64
-    if not known or statistic.shape != (noise.size,) or not np.isfinite(statistic).all():
+    is_float64 = isinstance(statistic, np.ndarray) and statistic.dtype == np.float64
+    if not is_float64 or statistic.shape != (noise.size,) or not np.isfinite(statistic).all():
         raise InvalidValue(
             f"the statistic is no {noise.size} finite numbers in float64; encode the record again"
         )
@@ -163,17 +163,17 @@ def heads(coins: int, size: int, source: Randomness) -> Wholes:
     [3, 3]
     """
     if coins > _MOST_TOSSED:
-        return tossed(coins).draw(size, source)
+        return coin_law(coins).draw(size, source)
     width = -(-coins // 8)
     data = np.frombuffer(drawn(width * size, source), np.uint8).reshape(size, width)
-    counted: Wholes = np.bitwise_count(data).sum(1, dtype=np.uint32).astype(np.int64)
+    head_counts: Wholes = np.bitwise_count(data).sum(1, dtype=np.uint32).astype(np.int64)
     if coins % 8:
-        counted -= np.bitwise_count(data[:, -1] >> np.uint8(coins % 8))
-    return counted
+        head_counts -= np.bitwise_count(data[:, -1] >> np.uint8(coins % 8))
+    return head_counts
 
 
 def _on_grid(noise: Statistic | Rounded, statistic: Floats) -> Wholes:
-    """The statistic to the nearest whole step, ties to even, not farther than statistics go."""
+    """Round a statistic to whole steps, ties to even, within the box of statistics."""
     far = math.ldexp(_FAR, -noise.grid_bits)
     steps = np.rint(_between(statistic, -far, far) * 2.0**noise.grid_bits)
     return _between(steps.astype(np.int64), noise.box.low, noise.box.high)
@@ -187,7 +187,7 @@ def _rounded(noise: Rounded, statistic: Floats, source: Randomness) -> Wholes:
 
 
 def _coins(noise: Coins, statistic: Floats, label: int, source: Randomness) -> Wholes:
-    """Own coins first, then up or down to a level at random, right on average to 2**-53."""
+    """Toss coins, then round up or down at random, unbiased to 2**-53."""
     coins = noise.coins[label]
     own = heads(coins, noise.size, source)
     random = np.frombuffer(drawn(8 * noise.size, source), "<u8")
@@ -201,44 +201,49 @@ def _coins(noise: Coins, statistic: Floats, label: int, source: Randomness) -> W
 
 
 def _bits(noise: Bits, statistic: Floats, label: int, source: Randomness) -> Wholes:
-    """How many bits are ones on average, the fraction of a one as a coin; then bit by bit."""
+    """Encode a statistic as bits, then keep or replace each of them."""
     clipped = np.clip(statistic / noise.bound, -1, 1)
     steps = np.rint(noise.bits * (1 + clipped) / 2 * UNITS).astype(np.int64)
     fraction = steps & (UNITS - 1)
-    ones = (steps >> _UNIT_BITS) + (words(noise.size, source) < fraction)
-    coded = np.arange(noise.bits) < ones[:, None]
+    one_counts = (steps >> _UNIT_BITS) + (words(noise.size, source) < fraction)
+    coded = np.arange(noise.bits) < one_counts[:, None]
     keep = noise.keep[label]
     chances = np.where(coded, KEEP_UNITS + keep, KEEP_UNITS - keep) * _WORDS_A_UNIT
     random = words(noise.size * noise.bits, source).reshape(coded.shape)
-    counted: Wholes = (random < chances).sum(1, dtype=np.int64)
-    return counted
+    kept_counts: Wholes = (random < chances).sum(1, dtype=np.int64)
+    return kept_counts
 
 
 def _shortlist(
-    noise: Shortlist, statistic: Floats, source: Randomness, listed: Candidates
+    noise: Shortlist, statistic: Floats, source: Randomness, draw_candidates: Candidates
 ) -> Wholes:
-    """Draw candidates, rank them, toss an exact coin, choose exactly evenly, and write on the grid.
+    """Draw candidates, rank them, choose one by exact coins, and round it to the grid.
 
     A candidate is cut in the same way wherever it ranks, so the cut cannot tell how it ranked.
     """
     center, far = noise.centers, noise.farthest
-    drawn_now, step = listed(noise.candidates, noise.size + 1, source), step_of(noise.size + 1)
+    vectors, step = (
+        draw_candidates(noise.candidates, noise.size + 1, source),
+        step_of(noise.size + 1),
+    )
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
-    ranked = np.argpartition(drawn_now @ unit, noise.candidates - noise.listed)
+    ranked = np.argpartition(vectors @ unit, noise.candidates - noise.listed)
     place = chosen_rank(noise.units, noise.candidates, noise.listed, source)
-    chosen = _between(step * drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
-    report = center + noise.factor * chosen
+    candidate = _between(step * vectors[ranked[place], :-1].astype(np.float64), -far, far)
+    report = center + noise.factor * candidate
     return np.rint(report * 2.0**noise.grid_bits).astype(np.int64)
 
 
-def _compass(noise: Compass, statistic: Floats, source: Randomness, listed: Candidates) -> Wholes:
-    """What the chosen direction tells, to the nearest whole step."""
-    report = reported(noise, statistic, source, listed) * 2.0**noise.grid_bits
+def _compass(
+    noise: Compass, statistic: Floats, source: Randomness, draw_candidates: Candidates
+) -> Wholes:
+    """Read the chosen direction, rounded to whole steps."""
+    report = reported(noise, statistic, source, draw_candidates) * 2.0**noise.grid_bits
     return _between(np.rint(report).astype(np.int64), noise.box.low, noise.box.high)
 
 
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
-    """The unit vector of one more dimension that stands for a vector in the ball."""
+    """Map a vector in the ball to a unit vector with one more dimension."""
     with np.errstate(all="ignore"):
         centred = _between((statistic - center) / radius, -1e150, 1e150)
     centred = flush(centred, _INVISIBLE)
@@ -249,9 +254,9 @@ def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
 
 
 def _between(numbers: Number, low: Any, high: Any) -> Number:
-    """Numbers cut to an interval: `np.clip`, which takes twice as long for a few of them."""
-    cut: Number = np.minimum(np.maximum(numbers, low), high)
-    return cut
+    """Clip numbers to an interval, twice as fast as `np.clip` for short arrays."""
+    clipped: Number = np.minimum(np.maximum(numbers, low), high)
+    return clipped
 
 
 def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:

@@ -46,7 +46,7 @@ _FAR = 60
 
 
 def word(source: Randomness) -> int:
-    """A whole number uniform below `UNITS`: it is below n with chance exactly n/`UNITS`.
+    """Draw a uniform integer below `UNITS`: below n with chance exactly n/`UNITS`.
 
     >>> word(lambda count: bytes([1, 0, 0, 0]))
     1
@@ -55,17 +55,17 @@ def word(source: Randomness) -> int:
 
 
 def words(size: int, source: Randomness) -> NDArray[np.int64]:
-    """As many such numbers."""
+    """Draw this many uniform integers below `UNITS`."""
     return np.frombuffer(drawn(4 * size, source), dtype="<u4").astype(np.int64)
 
 
 def below(limit: int, source: Randomness) -> int:
-    """A whole number uniform below a limit of at most `UNITS`: words that favour some are redrawn.
+    """Draw a uniform integer below a limit of at most `UNITS`, without bias.
 
     >>> below(10, lambda count: bytes([17, 0, 0, 0]))
     7
     """
-    limit = _whole("limit", limit, 1, UNITS)
+    limit = _check_integer("limit", limit, 1, UNITS)
     fair = UNITS - UNITS % limit
     while (number := word(source)) >= fair:
         pass
@@ -73,7 +73,7 @@ def below(limit: int, source: Randomness) -> int:
 
 
 def chosen_rank(units: int, candidates: int, listed: int, source: Randomness) -> int:
-    """The place of the candidate to report, where the best `listed` ones stand last.
+    """Draw the rank of the candidate to report; the best `listed` ones stand last.
 
     One of the best with a chance of ``units / UNITS``, each as likely; else one of the others. Both
     take the same operations, since how long a report takes must not tell which it was.
@@ -110,15 +110,18 @@ def sample_discrete_gaussian(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    scale, size = _whole("scale", scale, 1, MAX_SCALE), _whole("size", size, 0, MAX_SCALE)
-    found = [np.empty(0, dtype=np.int64)]
+    scale, size = (
+        _check_integer("scale", scale, 1, MAX_SCALE),
+        _check_integer("size", size, 0, MAX_SCALE),
+    )
+    batches = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
         # More than 0.98 are accepted where blocks are many; where they are few, minus zero is lost.
         tries = missing + missing // (32 if scale >= _BLOCKS else 2) + 16
-        found.append(_round(scale, min(tries, _MAX_ROUND), randomness))
-        missing -= found[-1].size
-    return np.concatenate(found)[:size]
+        batches.append(_propose_gaussian(scale, min(tries, _MAX_ROUND), randomness))
+        missing -= batches[-1].size
+    return np.concatenate(batches)[:size]
 
 
 def sample_discrete_laplace(
@@ -138,20 +141,23 @@ def sample_discrete_laplace(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    scale, size = _whole("scale", scale, 1, MAX_SCALE), _whole("size", size, 0, MAX_SCALE)
-    found = [np.empty(0, dtype=np.int64)]
+    scale, size = (
+        _check_integer("scale", scale, 1, MAX_SCALE),
+        _check_integer("size", size, 0, MAX_SCALE),
+    )
+    batches = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
         tries = min(missing * 7 // 4 + 16, _MAX_ROUND)
         low, high, negative = _proposals(scale, tries, randomness)
         signed = np.where(negative, -1, 1) * (low + scale * high)
-        found.append(signed[~(negative & (signed == 0))])
-        missing -= found[-1].size
-    return np.concatenate(found)[:size]
+        batches.append(signed[~(negative & (signed == 0))])
+        missing -= batches[-1].size
+    return np.concatenate(batches)[:size]
 
 
-def _whole(name: str, value: int, low: int, high: int) -> int:
-    """The number within its bounds, as Python's own: NumPy's would overflow in squares."""
+def _check_integer(name: str, value: int, low: int, high: int) -> int:
+    """Check an integer's bounds, and convert it so that squares do not overflow."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidValue(f"{name} is {value!r:.80}; it must be a whole number")
     if not low <= value <= high:
@@ -159,7 +165,7 @@ def _whole(name: str, value: int, low: int, high: int) -> int:
     return int(value)
 
 
-def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+def _propose_gaussian(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
     """Make proposals, a block and a number of it, and return those that were accepted, in order."""
     width = max(1, scale // _BLOCKS)
     start = width * blocks(scale, width).draw(tries, source)
@@ -176,7 +182,7 @@ def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
 def _proposals(
     scale: int, tries: int, source: Randomness
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Those of so many tries that come to something: low + scale·high, and whether negative."""
+    """Make proposals low + scale·high with signs, and return the accepted ones."""
     low = _uniform_below(scale, tries, source)
     low = low[_bernoulli_exp(low, scale, source)]
     return low, _geometric(low.size, source), _signs(low.size, source)
@@ -187,8 +193,8 @@ def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:
     coins = np.empty(0, dtype=np.bool_)
     while (tails := (~coins).nonzero()[0]).size < size:
         # The row goes on, it never begins anew: to drop an unfinished run would favour short ones.
-        ones = np.ones((size - tails.size) * 7 // 4 + 16, dtype=np.int64)
-        coins = np.concatenate([coins, _bernoulli_exp(ones, 1, source)])
+        numerators = np.ones((size - tails.size) * 7 // 4 + 16, dtype=np.int64)
+        coins = np.concatenate([coins, _bernoulli_exp(numerators, 1, source)])
         if coins.size > _MAX_RUN:
             raise CapacityExceeded(f"{coins.size} coins were tossed; the most is {_MAX_RUN}")
     runs = tails[:size].astype(np.int64)
@@ -220,31 +226,31 @@ def _bernoulli(
     if denominator == 1:
         return numerator > 0
     step = _LARGEST_WORD // denominator
-    words = _words_below(step * denominator, numerator.size, source)
-    return words < numerator.astype(np.uint64) * np.uint64(step)
+    uniforms = _draw_below(step * denominator, numerator.size, source)
+    return uniforms < numerator.astype(np.uint64) * np.uint64(step)
 
 
 def _one_in(number: int, size: int, source: Randomness) -> NDArray[np.bool_]:
-    """Bernoulli(1/number), so often."""
+    """Draw `size` coins of chance 1/number."""
     step = _LARGEST_WORD // number
-    return _words_below(step * number, size, source) < np.uint64(step)
+    return _draw_below(step * number, size, source) < np.uint64(step)
 
 
 def _uniform_below(bound: int, size: int, source: Randomness) -> NDArray[np.int64]:
-    """Whole numbers uniform on 0, ..., bound - 1."""
+    """Draw integers uniform on 0, ..., bound - 1."""
     step = _LARGEST_WORD // bound
-    return (_words_below(step * bound, size, source) // np.uint64(step)).astype(np.int64)
+    return (_draw_below(step * bound, size, source) // np.uint64(step)).astype(np.int64)
 
 
-def _words_below(limit: int, size: int, source: Randomness) -> NDArray[np.uint64]:
-    """64-bit words uniform on 0, ..., limit - 1: those at or above are drawn again."""
-    words = _words(size, source)
-    while (over := (words >= np.uint64(limit)).nonzero()[0]).size:
-        words[over] = _words(over.size, source)
-    return words
+def _draw_below(limit: int, size: int, source: Randomness) -> NDArray[np.uint64]:
+    """Draw 64-bit integers uniform on 0, ..., limit - 1, by rejection."""
+    uniforms = _draw_uint64(size, source)
+    while (over := (uniforms >= np.uint64(limit)).nonzero()[0]).size:
+        uniforms[over] = _draw_uint64(over.size, source)
+    return uniforms
 
 
-def _words(size: int, source: Randomness) -> NDArray[np.uint64]:
+def _draw_uint64(size: int, source: Randomness) -> NDArray[np.uint64]:
     return np.frombuffer(drawn(8 * size, source), dtype="<u8").astype(np.uint64)
 
 

@@ -12,7 +12,7 @@ Randomness: TypeAlias = Callable[[int], bytes]
 
 
 def drawn(count: int, source: Randomness) -> bytes:
-    """As many bytes as were asked for.
+    """Draw exactly this many random bytes.
 
     Raises:
         InvalidValue: the source gave another number of them.

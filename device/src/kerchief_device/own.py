@@ -1,4 +1,4 @@
-"""Arms with models of their own: which of them is played, and what is reported of a visit."""
+"""Disjoint models on a device: the choice of an arm, and the statistic of a visit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_DIM, _MOST_ARMS = 2**12, 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class OwnBeliefs:
-    """A model's numbers: for every arm an estimate, and a root of what its score is drawn with."""
+    """Numbers of a model: per arm an estimate, and a root of its covariance."""
 
     estimate: Floats
     sample: Floats
@@ -46,15 +46,15 @@ class Sampled:
         self._read: tuple[Model, OwnBeliefs] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """The allowed row whose score is the highest; every arm has a score of its own."""
+        """Return the allowed row of the highest score; each arm draws its own score."""
         normals, _ = guess(self._program.arms, self._source)
-        return act_on_scores(self._seen(model), rows, mask, normals)
+        return act_on_scores(self._load_model(model), rows, mask, normals)
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
-        """The moments of one visit."""
+        """Return the moments of one visit."""
         return (encode(self._program, features[:-1], int(features[-1]), reward),)
 
-    def _seen(self, model: Model) -> OwnBeliefs:
+    def _load_model(self, model: Model) -> OwnBeliefs:
         read = self._read
         if read is None or read[0] is not model:
             arms, dim = self._program.arms, self._program.dim
@@ -66,10 +66,10 @@ class Sampled:
 def act_on_scores(
     model: OwnBeliefs, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats
 ) -> int:
-    """The allowed row whose score is the highest with these normal numbers, one per arm.
+    """Return the allowed row of the highest score, given one normal number per arm.
 
-    >>> seen = OwnBeliefs(estimate=np.zeros((2, 1)), sample=np.ones((2, 1, 1)))
-    >>> act_on_scores(seen, np.ones((2, 1)), None, np.array([0.3, 0.7]))
+    >>> beliefs = OwnBeliefs(estimate=np.zeros((2, 1)), sample=np.ones((2, 1, 1)))
+    >>> act_on_scores(beliefs, np.ones((2, 1)), None, np.array([0.3, 0.7]))
     1
     """
     count = len(rows)
@@ -92,41 +92,43 @@ def encode(program: OwnModels, features: Floats, arm: int, reward: float) -> Flo
     z = into_ball(features[:count], program.varying)
     y = clip(reward, program.low, program.high) - program.offset
     u = np.append(z, program.lever) if program.lever else z
-    played = np.arange(program.arms) == min(max(arm, 0), program.arms - 1)
-    blocks = np.where(played[:, None], np.stack([y * u, program.weight * u])[:, None], 0.0)
+    is_played = np.arange(program.arms) == min(max(arm, 0), program.arms - 1)
+    blocks = np.where(is_played[:, None], np.stack([y * u, program.weight * u])[:, None], 0.0)
     rows, columns = np.triu_indices(count)
-    pooled = z[rows] * z[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
-    return np.concatenate([blocks.ravel(), program.balance * pooled])[: own_size(program)]
+    second_moment = z[rows] * z[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return np.concatenate([blocks.ravel(), program.balance * second_moment])[: own_size(program)]
 
 
 def own_size(program: OwnModels) -> int:
-    """How many numbers a report has."""
+    """Count the numbers of a report."""
     return 2 * program.arms * program.dim + pool_size(program)
 
 
 def pool_size(program: OwnModels) -> int:
-    """How many of them are the second moment of features: none where its weight is 0."""
+    """Count the numbers of the second moment of features; 0 where its weight is 0."""
     count = _varying(program)
     return count * (count + 1) // 2 if program.balance else 0
 
 
 def own_sensitivity(program: OwnModels) -> float:
-    """How far apart two visits' statistics can be: of two arms, or of one (`own_moments.md`)."""
+    """Compute how far apart the statistics of two visits can be (`own_moments.md`)."""
     ends = (program.low - program.offset, program.high - program.offset)
-    most, longest = max(map(abs, ends)), program.varying**2
-    pooled = 2 * program.balance**2 * longest**2
-    two = 2 * (most**2 + program.weight**2) * (program.lever**2 + longest) + pooled
-    same = max(_same_arm(program, one, other) for one in ends for other in ends)
-    return math.sqrt(max(two, same) if program.arms > 1 else same)
+    largest, longest = max(map(abs, ends)), program.varying**2
+    pool_square = 2 * program.balance**2 * longest**2
+    two_arms = 2 * (largest**2 + program.weight**2) * (program.lever**2 + longest) + pool_square
+    same_arm = max(
+        _bound_same_arm(program, reward, other_reward) for reward in ends for other_reward in ends
+    )
+    return math.sqrt(max(two_arms, same_arm) if program.arms > 1 else same_arm)
 
 
-def _same_arm(program: OwnModels, reward: float, other: float) -> float:
+def _bound_same_arm(program: OwnModels, reward: float, other_reward: float) -> float:
     longest, square = program.varying**2, program.balance**2
-    pull = reward * other + program.weight**2
+    pull = reward * other_reward + program.weight**2
     top = -pull / (2 * square) if square else -math.copysign(math.inf, pull)
     t = min(max(top, -longest), longest)
-    lengths = (reward**2 + other**2 + 2 * program.weight**2) * longest
-    apart = program.lever**2 * (reward - other) ** 2 + lengths + 2 * square * longest**2
+    lengths = (reward**2 + other_reward**2 + 2 * program.weight**2) * longest
+    apart = program.lever**2 * (reward - other_reward) ** 2 + lengths + 2 * square * longest**2
     return apart - 2 * square * t**2 - 2 * pull * t
 
 
@@ -136,11 +138,11 @@ def _varying(program: OwnModels) -> int:
 
 def _check(program: OwnModels) -> None:
     """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
-    above = (program.norm, program.varying, program.weight, program.balance or 1.0)
-    real = (*above, program.low, program.high, program.offset, program.lever)
+    positive = (program.norm, program.varying, program.weight, program.balance or 1.0)
+    real = (*positive, program.low, program.high, program.offset, program.lever)
     if not (
-        all(math.isfinite(one) and abs(one) <= 1e100 for one in real)
-        and all(one >= 1e-100 for one in above)
+        all(math.isfinite(number) and abs(number) <= 1e100 for number in real)
+        and all(number >= 1e-100 for number in positive)
         and program.low <= program.high
         and program.lever >= 0
         and 1 <= program.dim <= _MOST_DIM

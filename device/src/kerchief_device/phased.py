@@ -21,12 +21,12 @@ from kerchief_wire.task import Phased
 
 _CLIENT = b"kerchief/1 client\0"
 
-_MOST = 2**12
+_LARGEST_SIZE = 2**12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What a client is asked to look at.
+    """Actions of a phase that a client is asked to play, and how often.
 
     Attributes:
         id: names the place when the averages come; it never leaves the device.
@@ -52,20 +52,24 @@ class Survey:
         """
         sizes = (program.groups, program.atoms, program.size)
         real = abs(program.low) <= 1e100 and abs(program.high) <= 1e100
-        if not (real and program.low <= program.high and all(1 <= one <= _MOST for one in sizes)):
+        if not (
+            real
+            and program.low <= program.high
+            and all(1 <= size <= _LARGEST_SIZE for size in sizes)
+        ):
             raise InvalidValue(
                 f"rewards are {program.low} to {program.high}, and groups, actions and answers "
-                f"{sizes}; these must be 1 to {_MOST}: make the task anew"
+                f"{sizes}; these must be 1 to {_LARGEST_SIZE}: make the task anew"
             )
         self._program, self._arms, self._horizon = program, arms, horizon
         self._read: tuple[Model, dict[str, NDArray[Any]]] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """Nothing is chosen here: the actions of a phase are public."""
+        """Raise InvalidValue: the actions of a phase are public, and none is chosen."""
         raise InvalidValue("the learner of this task says what is played; call join")
 
     def place(self, model: Model, label: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Actions and pulls of a group, by the label of its reports.
+        """Return actions and pulls of a group, by the label of its reports.
 
         Raises:
             Refused: nobody is asked any more.
@@ -94,7 +98,7 @@ class Survey:
         return tuple(atoms), tuple(pulls)
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
-        """The client's averages through its group's encoder, clipped before and after.
+        """Encode the client's averages for its group, clipped before and after.
 
         Args:
             model: of the phase.
@@ -105,11 +109,11 @@ class Survey:
         program, arrays = self._program, self._arrays(model)
         group = int(features[0]) % program.groups
         clipped = np.minimum(np.maximum(flush(features[1:]), program.low), program.high)
-        seen = np.where(arrays["pulls"][group] > 0, clipped, 0.0)
-        return (into_ball(arrays["encoder"][group] @ seen, 1.0),)
+        observed = np.where(arrays["pulls"][group] > 0, clipped, 0.0)
+        return (into_ball(arrays["encoder"][group] @ observed, 1.0),)
 
     def _arrays(self, model: Model) -> dict[str, NDArray[Any]]:
-        """What a phase posts, each array in the form that the program says."""
+        """Read the arrays that a phase posts, each in the form that the program states."""
         read = self._read
         if read is None or read[0] is not model:
             program = self._program
@@ -130,28 +134,28 @@ class Survey:
 
 
 def averages(program: Phased, value: Any) -> Floats:
-    """A client's average reward on each action that it saw.
+    """Convert a client's average reward on each of its actions.
 
     Raises:
         InvalidValue: there are more or fewer than actions, or one is not finite.
     """
     try:
-        found = np.asarray(value, np.float64)
+        vector = np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.shape != (program.atoms,) or not all(map(math.isfinite, found.tolist())):
+        vector = np.empty(0)
+    if vector.shape != (program.atoms,) or not all(map(math.isfinite, vector.tolist())):
         raise InvalidValue(
-            f"the averages have shape {found.shape}; give a finite one for each of the "
+            f"the averages have shape {vector.shape}; give a finite one for each of the "
             f"{program.atoms} actions of the place, and 0 for those without pulls"
         )
-    return found
+    return vector
 
 
 def client_id(secret: bytes, task: bytes) -> bytes:
-    """The id of a client's one report in a task: the same for every copy of the client's store.
+    """Derive the id of a client's one report in a task, equal for copies of its store.
 
-    Whoever does not have the secret cannot tell ids of one client in two tasks from those of two
-    clients (`population.md`, Theorem 2).
+    Without the secret nobody can tell ids of one client in two tasks from those of two clients
+    (`population.md`, Theorem 2).
 
     >>> client_id(bytes(32), bytes(32)).hex()
     'c113ca62623340b0c1f5350775f344f5'

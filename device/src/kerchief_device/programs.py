@@ -34,10 +34,10 @@ class Code(Protocol):
     """How arms are chosen, and how a visit becomes statistics."""
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """Which of the allowed rows to play."""
+        """Choose one of the allowed rows."""
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
-        """What each query of the task sums up, clipped to its public bounds.
+        """Return the statistic of each query, clipped to its public bounds.
 
         Args:
             model: that chose; None where a question was answered.
@@ -61,23 +61,27 @@ class Optimism:
         self._read: tuple[Model, Ellipsoid | Beliefs] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """The allowed row of the highest upper bound, or the best under a new guess."""
-        seen = self._seen(model)
-        if isinstance(seen, Ellipsoid):
-            return act(seen, rows, mask)
-        return act_on_a_guess(seen, rows, mask, *guess(self._program.dim, self._source))
+        """Return the allowed row of the highest upper bound, or the best under a guess."""
+        posterior = self._load_model(model)
+        if isinstance(posterior, Ellipsoid):
+            return act(posterior, rows, mask)
+        return act_on_a_guess(posterior, rows, mask, *guess(self._program.dim, self._source))
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
-        """The moments of one visit."""
+        """Return the moments of one visit."""
         program, moments = self._program, self._moments
         if model is None or not (program.linearized or program.reweighed):
             return (moments.statistic(None, features, reward),)
-        seen = self._seen(model)
-        if not isinstance(seen, Beliefs) or seen.weights is None or seen.reference is None:
-            return (moments.statistic(seen.estimate, features, reward),)
-        return (moments.surprise(seen.weights, seen.reference, features, reward),)
+        posterior = self._load_model(model)
+        if (
+            not isinstance(posterior, Beliefs)
+            or posterior.weights is None
+            or posterior.reference is None
+        ):
+            return (moments.statistic(posterior.estimate, features, reward),)
+        return (moments.surprise(posterior.weights, posterior.reference, features, reward),)
 
-    def _seen(self, model: Model) -> Ellipsoid | Beliefs:
+    def _load_model(self, model: Model) -> Ellipsoid | Beliefs:
         read = self._read
         if read is None or read[0] is not model:
             self._read = read = model, self._read_model(model)
@@ -108,16 +112,16 @@ class Answers:
         self._program = program
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """Nothing is chosen here: the learner proposes."""
+        """Raise InvalidValue: the learner proposes the action, and none is chosen."""
         raise InvalidValue("the learner of this task proposes the action; call asked")
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
-        """The clipped number."""
+        """Return the clipped number."""
         return (encode_loss(self._program, reward),)
 
 
 def code_for(task: Task, source: Randomness) -> Code:
-    """The light code of a task, and where it draws guesses from.
+    """Build the light code of a task, which draws guesses from a source.
 
     Raises:
         InvalidValue: its policy was not made light, or the report's length is not its own.
@@ -145,16 +149,16 @@ def code_for(task: Task, source: Randomness) -> Code:
 
 
 def _bounds(task: Task) -> dict[str, int]:
-    """How many actions and rounds a task's problem has: what a phase asks is within them."""
+    """Read the numbers of actions and rounds of a task's problem, which bound a phase."""
     problem: dict[str, Any] = task.problem if isinstance(task.problem, dict) else {}
     bounds = {name: problem.get(name) for name in ("arms", "horizon")}
-    whole = {name: n for name, n in bounds.items() if type(n) is int and n > 0}
-    if len(whole) < len(bounds):
+    sizes = {name: n for name, n in bounds.items() if type(n) is int and n > 0}
+    if len(sizes) < len(bounds):
         raise InvalidValue(
             "the task's problem has no whole numbers of arms and of rounds (horizon), which bound "
             "what a phase may ask: make the task anew"
         )
-    return whole
+    return sizes
 
 
 def _check_optimist(program: Optimist) -> None:
@@ -164,13 +168,13 @@ def _check_optimist(program: Optimist) -> None:
             f"surprises of this task are reported by rule {program.reweighed}, and those of this "
             f"device by rule {RULE}: make the task anew, or update the device"
         )
-    above = (program.norm, program.balance, program.steepest)
-    ordered = program.low <= program.high and program.response_low <= program.response_high
-    real = (*above, program.low, program.high, program.response_low, program.response_high)
+    positive = (program.norm, program.balance, program.steepest)
+    is_ordered = program.low <= program.high and program.response_low <= program.response_high
+    real = (*positive, program.low, program.high, program.response_low, program.response_high)
     if not (
-        all(math.isfinite(one) and abs(one) <= 1e100 for one in (*real, program.offset))
-        and all(one >= 1e-100 for one in above)
-        and ordered
+        all(math.isfinite(number) and abs(number) <= 1e100 for number in (*real, program.offset))
+        and all(number >= 1e-100 for number in positive)
+        and is_ordered
         and program.largest_score >= 0
         and program.choice in ("bound", "guess")
         and (program.reweighed == 0 or _reweighs(program))

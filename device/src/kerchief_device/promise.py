@@ -60,7 +60,7 @@ _ASYMPTOTIC = 25.0
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What a device knows of the promise of its task.
+    """Privacy cost that a device computed for its task.
 
     Attributes:
         recomputed: whether it recomputed epsilon; otherwise it relies on the name of the task.
@@ -87,7 +87,7 @@ class _Cost:
 
 
 def check(task: Task) -> Checked:
-    """Recompute what a task's noise keeps.
+    """Recompute the privacy cost of a task's noise.
 
     Raises:
         InvalidValue: the task promises more, adds no noise where it must, or asks for more than a
@@ -108,26 +108,26 @@ def check(task: Task) -> Checked:
                 "see it alone; use another noise, or trust a mixer and say so"
             )
     promise = task.promise
-    if task.trust not in ("local", "shuffle") or any(not _known(task, n) for n in task.noise):
-        said = math.inf if task.trust == "none" else promise.epsilon
-        return Checked(recomputed=False, epsilon=said, delta=promise.delta)
+    if task.trust not in ("local", "shuffle") or any(not _can_price(task, n) for n in task.noise):
+        promised = math.inf if task.trust == "none" else promise.epsilon
+        return Checked(recomputed=False, epsilon=promised, delta=promise.delta)
     try:
         costs = [_cost(noise, task.program) for noise in task.noise]
-        kept = _epsilon(costs, promise.delta)
+        achieved = _epsilon(costs, promise.delta)
     except (ArithmeticError, ValueError):
         # Nothing is kept by noise for numbers that no float holds.
-        costs, kept = [], math.inf
-    if not kept <= promise.epsilon * (1 + 1e-9):
+        costs, achieved = [], math.inf
+    if not achieved <= promise.epsilon * (1 + 1e-9):
         raise InvalidValue(
             f"the task promises epsilon {promise.epsilon:g} at delta {promise.delta:g}, but its "
-            f"noise keeps {kept:.6g} only; do not take part in it"
+            f"noise keeps {achieved:.6g} only; do not take part in it"
         )
     delta = promise.delta if any(cost.precision for cost in costs) else 0.0
-    return Checked(recomputed=True, epsilon=kept, delta=delta)
+    return Checked(recomputed=True, epsilon=achieved, delta=delta)
 
 
 def sensitivity(program: Program, stretch: float = 1.0) -> float:
-    """How far apart two visits' statistics can be, exactly, in the Euclidean norm.
+    """Compute how far apart two visits' statistics can be in the Euclidean norm.
 
     Args:
         program: what the device does.
@@ -144,7 +144,7 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
         return own_sensitivity(program)
     assert isinstance(program, Optimist)
     if apart(program):
-        return _surprises(program)
+        return _surprise_sensitivity(program)
     low, high = program.response_low - program.offset, program.response_high - program.offset
     scale = program.balance * program.norm
     reward = stretch * max(abs(low), abs(high)) / scale
@@ -154,22 +154,22 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
     return program.norm * scale * unit
 
 
-def _surprises(program: Optimist) -> float:
-    """Of directions, a response along them, and a weight."""
-    matrix, response = (one**2 for one in _reach(program))
+def _surprise_sensitivity(program: Optimist) -> float:
+    """Bound the distance of two surprises: direction, response along it, and weight."""
+    matrix, response = (length**2 for length in _surprise_lengths(program))
     cosine = min(1.0, response / (2 * matrix)) if program.dim > 1 else 1.0
     square = 2 * matrix * (1 - cosine**2) + 2 * response * (1 + cosine) + matrix / program.dim
     return math.sqrt(square)
 
 
-def _reach(program: Optimist) -> tuple[float, float]:
-    """How long the matrix of a surprise is, but for its trace, and how long its vector may be."""
+def _surprise_lengths(program: Optimist) -> tuple[float, float]:
+    """Return the length of a surprise's matrix without its trace, and of its vector."""
     square = program.balance * program.norm * program.norm
     return square, most_surprising(program) * program.norm
 
 
 def taxicab(program: Program) -> float:
-    """A bound on the same in the sum of absolute values."""
+    """Bound how far apart two visits' statistics can be in the 1-norm."""
     if isinstance(program, OwnModels):
         # Of two arms' blocks, and of the pool.
         return math.sqrt(4 * program.dim + pool_size(program)) * sensitivity(program)
@@ -185,7 +185,7 @@ def taxicab(program: Program) -> float:
     )
 
 
-def _known(task: Task, noise: Noise) -> bool:
+def _can_price(task: Task, noise: Noise) -> bool:
     """Whether the device can price a noise by itself."""
     if isinstance(noise, Rounded | Coins):
         return isinstance(task.program, Optimist | OwnModels | Answering | Phased)
@@ -244,14 +244,14 @@ def _gaussian(noise: Rounded, distance: float) -> _Cost:
 
 
 def _discrete(scale: int, n: int, window: float) -> _Cost:
-    """What a discrete Gaussian costs beyond the continuous one that it stands for."""
+    """Compute the cost of a discrete Gaussian beyond that of a continuous one."""
     unit = n / (24.0 * scale**2)
     normalizer = 3.0 * math.exp(-2.0 * (math.pi * scale) ** 2)
     return _Cost(stretch=unit, shift=(window**2 + 1) * unit + n * normalizer)
 
 
 def _epsilon(costs: list[_Cost], delta: float) -> float:
-    """The least epsilon that all costs together keep at a delta, by bisection."""
+    """Find by bisection the least epsilon of all costs together at a delta."""
     pure = math.fsum(cost.pure for cost in costs)
     if not any(cost.precision for cost in costs):
         return pure
@@ -268,22 +268,22 @@ def _epsilon(costs: list[_Cost], delta: float) -> float:
 
 
 def _delta(costs: list[_Cost], epsilon: float) -> float:
-    """The theorems' bound on delta, for the part of the costs that is not pure."""
-    spread = math.sqrt(math.fsum(cost.precision for cost in costs))
-    if not math.isfinite(spread):
+    """Bound delta for the part of the costs that is not pure, by the theorems."""
+    mu = math.sqrt(math.fsum(cost.precision for cost in costs))
+    if not math.isfinite(mu):
         return 1.0
     stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MOST_EXPONENT))
-    rest = epsilon - math.fsum(cost.shift for cost in costs)
-    body = _phi(spread / 2 - rest / spread) - _other(spread, rest)
+    excess = epsilon - math.fsum(cost.shift for cost in costs)
+    body = _phi(mu / 2 - excess / mu) - _weighted_tail(mu, excess)
     rare = math.exp(min(epsilon, _MOST_EXPONENT)) * math.fsum(cost.tail for cost in costs)
     return stretch * (body + rare) + math.fsum(cost.outside for cost in costs)
 
 
-def _other(spread: float, rest: float) -> float:
-    """e^rest Φ(-x) with x = spread/2 + rest/spread, from below where e^rest may be too large."""
-    x, near = spread / 2 + rest / spread, spread / 2 - rest / spread
+def _weighted_tail(mu: float, excess: float) -> float:
+    """Compute e^excess Φ(-x), x = mu/2 + excess/mu; a lower bound if x is large."""
+    x, near = mu / 2 + excess / mu, mu / 2 - excess / mu
     if x <= _ASYMPTOTIC:
-        return math.exp(rest) * _phi(-x)
+        return math.exp(excess) * _phi(-x)
     density = math.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
     return density * (1 / x - 1 / x**3 + 3 / x**5 - 15 / x**7)
 
@@ -293,50 +293,50 @@ def _phi(score: float) -> float:
 
 
 def _check_work(noise: Noise) -> None:
-    """Refuse what no device should be asked to do: others wrote the task."""
+    """Refuse noise with parameters that no device should accept from a stranger."""
     match noise:
         case Rounded():
-            _whole("scale", noise.scale, 1, MAX_SCALE)
-            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("scale", noise.scale, 1, MAX_SCALE)
+            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
         case Statistic():
-            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
         case Coins():
-            _whole("scale", noise.scale, 1, MAX_SCALE)
-            _whole("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
-            _whole("coins", max(noise.coins), 0, _MOST_COINS)
-            _whole("size", noise.size, 1, _MOST_NUMBERS)
+            _check_integer("scale", noise.scale, 1, MAX_SCALE)
+            _check_integer("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("coins", max(noise.coins), 0, _MOST_COINS)
+            _check_integer("size", noise.size, 1, _MOST_NUMBERS)
         case Bits():
-            _whole("bits", noise.bits * noise.size, 1, _MOST_NUMBERS)
-            _whole("keep", min(noise.keep), 0, KEEP_UNITS - 1)
-            _whole("keep", max(noise.keep), 0, KEEP_UNITS - 1)
-            _positive("bound", noise.bound)
+            _check_integer("bits", noise.bits * noise.size, 1, _MOST_NUMBERS)
+            _check_integer("keep", min(noise.keep), 0, KEEP_UNITS - 1)
+            _check_integer("keep", max(noise.keep), 0, KEEP_UNITS - 1)
+            _check_positive("bound", noise.bound)
         case Shortlist():
-            _whole("candidates", noise.candidates, 2, _MOST_CANDIDATES)
-            _whole("listed", noise.listed, 1, noise.candidates - 1)
-            _whole("units", noise.units, 1, UNITS - 1)
-            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
-            _positive("radius", noise.radius)
-            _positive("factor", noise.factor)
+            _check_integer("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _check_integer("listed", noise.listed, 1, noise.candidates - 1)
+            _check_integer("units", noise.units, 1, UNITS - 1)
+            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_positive("radius", noise.radius)
+            _check_positive("factor", noise.factor)
         case Compass():
-            _whole("dim", noise.dim, 1, _MOST_DIM)
-            _whole("candidates", noise.candidates, 2, _MOST_CANDIDATES)
-            _whole("listed", noise.listed, 1, noise.candidates - 1)
-            _whole("units", noise.units, 1, UNITS - 1)
-            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("dim", noise.dim, 1, _MOST_DIM)
+            _check_integer("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _check_integer("listed", noise.listed, 1, noise.candidates - 1)
+            _check_integer("units", noise.units, 1, UNITS - 1)
+            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
             for name in ("square", "pull", "vector", "matrix", "weight"):
-                _positive(name, getattr(noise, name))
+                _check_positive(name, getattr(noise, name))
             if not 0 < noise.lean < 1:
                 raise InvalidValue(
                     f"lean of the task's noise is {noise.lean:g}; a device takes 0 to 1, ends "
                     "excluded: make the task anew"
                 )
         case OneBit():
-            _whole("bias", noise.bias, 1, UNITS // 2 - 1)
-            _positive("radius", noise.radius)
+            _check_integer("bias", noise.bias, 1, UNITS // 2 - 1)
+            _check_positive("radius", noise.radius)
 
 
 def _check_compass(noise: Compass, program: Program) -> None:
-    """Refuse one that is not made for the program's surprises: what it reports would be wrong.
+    """Refuse a compass that does not fit the program, since its reports would be wrong.
 
     Its price is the same for every statistic. The program of a bandit that was not made light is
     not known here.
@@ -348,17 +348,17 @@ def _check_compass(noise: Compass, program: Program) -> None:
             "compass is for surprises that tell of directions and weights apart, and the program "
             f"{program.kind!r} of this task reports none: use another noise"
         )
-    given, wanted = (noise.square, noise.pull), _reach(program)
-    near = all(math.isclose(*pair, rel_tol=_NEAR) for pair in zip(given, wanted, strict=True))
+    stated, required = (noise.square, noise.pull), _surprise_lengths(program)
+    near = all(math.isclose(*pair, rel_tol=_NEAR) for pair in zip(stated, required, strict=True))
     if noise.dim != program.dim or not near:
         raise InvalidValue(
             f"the compass is for {noise.dim} dimensions, a matrix of {noise.square:g} and a vector "
-            f"of {noise.pull:g}; the task's program makes {program.dim}, {wanted[0]:g} and "
-            f"{wanted[1]:g}: make the task anew"
+            f"of {noise.pull:g}; the task's program makes {program.dim}, {required[0]:g} and "
+            f"{required[1]:g}: make the task anew"
         )
 
 
-def _whole(name: str, value: int, low: int, high: int) -> None:
+def _check_integer(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise InvalidValue(
             f"{name} of the task's noise is {value}; a device takes {low} to {high}: make the "
@@ -366,7 +366,7 @@ def _whole(name: str, value: int, low: int, high: int) -> None:
         )
 
 
-def _positive(name: str, value: float) -> None:
+def _check_positive(name: str, value: float) -> None:
     if not 1e-100 <= value <= 1e100:
         raise InvalidValue(
             f"{name} of the task's noise is {value:g}; a device takes 1e-100 to 1e100: make the "

@@ -60,7 +60,7 @@ class Moments:
         self._weights = np.where(self._rows == self._columns, 1.0, math.sqrt(2.0))
 
     def statistic(self, estimate: Floats | None, features: Floats, reward: float) -> Floats:
-        """The statistic of a visit, within public bounds whatever is given.
+        """Encode the statistic of a visit, within public bounds for every input.
 
         Args:
             estimate: that was posted when the arm was chosen; only rewards that are linearized
@@ -71,13 +71,13 @@ class Moments:
         response, weight = reward, 1.0
         if self._program.linearized:
             assert estimate is not None
-            response, weight = self._linearized(estimate, flush(features), reward)
+            response, weight = self._linearize(estimate, flush(features), reward)
         return self.encode(features, response, weight)
 
     def surprise(
         self, weights: Floats, reference: Floats, features: Floats, reward: float
     ) -> Floats:
-        """The statistic of how a visit differs from what the posted reference expected.
+        """Encode how the reward of a visit differs from the posted reference.
 
         Features are multiplied by the posted matrix and made as long as they may be; how long they
         were, and how steep the link is there, is their weight. Whatever was posted, it is clipped
@@ -91,24 +91,26 @@ class Moments:
         >>> Moments(program).surprise(np.diag([1.0, 1.2]), reference, x, 1.0).round(5).tolist()
         [-0.26, 0.0, 0.74, 0.0, 0.3]
         """
-        program, most = self._program, most_surprising(self._program)
+        program, bound = self._program, most_surprising(self._program)
         features = flush(features)
         # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
         with np.errstate(all="ignore"):
             # Added up feature by feature, so that every device has the same number.
-            seen = flush((weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1])
-            length = _length(seen)
-            expected, slope = self._expected(_inner(features.tolist(), reference.tolist()))
-            shortened = most / (most + abs(expected))
+            mapped = flush((weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1])
+            length = _compute_norm(mapped)
+            expected, slope = self._expect_reward(
+                _inner_product(features.tolist(), reference.tolist())
+            )
+            shortened = bound / (bound + abs(expected))
             weight = shortened * slope * length / program.norm
             beyond = reward - program.offset - self._mean(0.0) - expected
             surprise = beyond * shortened / max(weight, 1.0)
-            unit = seen * (program.norm / max(length, _TINY * program.norm))
+            unit = mapped * (program.norm / max(length, _TINY * program.norm))
         encode = self.encode_apart if apart(program) else self.encode
         return encode(unit, program.offset + surprise, weight)
 
     def encode_apart(self, features: Floats, response: float, weight: float) -> Floats:
-        """Take features for their direction, clip the others, then write the three as one vector.
+        """Encode direction of features, clipped response and clipped weight as one vector.
 
         The trace of the matrix tells the weight; features that vanish make a statistic of zeros.
 
@@ -119,17 +121,17 @@ class Moments:
         >>> Moments(program).encode_apart(np.array([0.0, 0.5]), 3.0, 0.5).tolist()
         [-1.0, 0.0, 3.0, 0.0, 2.0]
         """
-        program, most = self._program, most_surprising(self._program)
+        program, bound = self._program, most_surprising(self._program)
         with np.errstate(all="ignore"):
             x, there = _direction(features)
-            y = min(max(clip(response, -math.inf, math.inf) - program.offset, -most), most)
+            y = min(max(clip(response, -math.inf, math.inf) - program.offset, -bound), bound)
             even = there * (clip(weight, 0.0, 1.0) - 1) / program.dim
             flat = x[self._rows] * x[self._columns] + np.where(self._rows == self._columns, even, 0)
             matrix = program.balance * program.norm**2 * flat * self._weights
             return np.concatenate([matrix, program.norm * y * x])
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
-        """Clip all three, then write the pair as one vector whose norm is the pair's norm."""
+        """Clip the arguments, then write matrix and vector as one isometric vector."""
         program = self._program
         # Nothing is said of underflow, either.
         with np.errstate(all="ignore"):
@@ -139,24 +141,24 @@ class Moments:
             matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
             return np.concatenate([matrix, y * x])
 
-    def _expected(self, score: float) -> tuple[float, float]:
-        """What a score is worth beyond one of 0, and the share of the steepest slope there."""
+    def _expect_reward(self, score: float) -> tuple[float, float]:
+        """Return a score's expected reward above that of 0, and its relative slope."""
         if not self._program.linearized:
             return score, 1.0
-        most = self._program.largest_score
-        score = min(max(score, -most), most)
+        bound = self._program.largest_score
+        score = min(max(score, -bound), bound)
         return self._mean(score) - self._mean(0.0), self._slope(score) / self._program.steepest
 
-    def _linearized(self, estimate: Floats, x: Floats, reward: float) -> tuple[float, float]:
-        """Response and weight of a reward, around the score at the posted estimate."""
-        most = self._program.largest_score
-        score = min(max(_inner(x.tolist(), estimate.tolist()), -most), most)
+    def _linearize(self, estimate: Floats, x: Floats, reward: float) -> tuple[float, float]:
+        """Linearize a reward around the score at the estimate: response and weight."""
+        bound = self._program.largest_score
+        score = min(max(_inner_product(x.tolist(), estimate.tolist()), -bound), bound)
         slope = self._slope(score)
         return reward - self._mean(score) + slope * score, slope / self._program.steepest
 
 
 def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) -> float:
-    """The one number to report, from the loss of each question.
+    """Reduce the losses of all questions to the one number to report.
 
     Raises:
         InvalidValue: there are more or fewer losses than questions, or one is not finite.
@@ -166,11 +168,11 @@ def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) ->
     0.25
     """
     try:
-        given = np.asarray(losses)
+        array = np.asarray(losses)
     except (TypeError, ValueError):
-        given = np.empty(0)
-    real = given.ndim == 1 and given.dtype.kind in "fiu"
-    numbers: list[float] = given.astype(np.float64).tolist() if real else []
+        array = np.empty(0)
+    real = array.ndim == 1 and array.dtype.kind in "fiu"
+    numbers: list[float] = array.astype(np.float64).tolist() if real else []
     if len(numbers) != program.questions or not all(map(math.isfinite, numbers)):
         raise InvalidValue(
             f"there are {len(numbers)} losses; give a finite one for each of the "
@@ -182,7 +184,7 @@ def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) ->
 
 
 def encode_loss(program: Answering, number: float) -> Floats:
-    """Clip the number, always.
+    """Clip a loss, or a difference of losses, to its public bounds.
 
     >>> encode_loss(Answering(low=0.0, high=1.0, questions=1, answer="loss"), 7.0).tolist()
     [1.0]
@@ -196,31 +198,31 @@ def apart(program: Optimist) -> bool:
 
 
 def most_surprising(program: Optimist) -> float:
-    """How far from zero a surprise may be, on either side."""
+    """Compute how far from zero a surprise may be, on either side."""
     return program.response_high - program.offset
 
 
 def into_ball(features: Floats, norm: float) -> Floats:
     """Scale a vector into a ball; what is flushed counts as 0."""
     x = flush(features)
-    return x * (norm / max(_length(x), norm))
+    return x * (norm / max(_compute_norm(x), norm))
 
 
 def _direction(features: Floats) -> tuple[Floats, float]:
-    """A vector of length one, and 1; zeros and 0 where there is no direction."""
+    """Return a vector of length one and 1, or zeros and 0 without a direction."""
     x = into_ball(features, 1.0)
-    length = _length(x)
+    length = _compute_norm(x)
     there = float(length > _TINY)
     return x / max(length, _TINY) * there, there
 
 
-def _length(vector: Floats) -> float:
+def _compute_norm(vector: Floats) -> float:
     numbers = vector.tolist()
-    return math.sqrt(_inner(numbers, numbers))
+    return math.sqrt(_inner_product(numbers, numbers))
 
 
-def _inner(one: list[float], other: list[float]) -> float:
+def _inner_product(first: list[float], second: list[float]) -> float:
     total = 0.0
-    for left, right in zip(one, other, strict=True):
-        total += left * right
+    for a, b in zip(first, second, strict=True):
+        total += a * b
     return total

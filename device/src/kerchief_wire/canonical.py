@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, so that a hash names what is meant.
+"""Canonical JSON: one text for one value, so that a hash identifies a value.
 
 Keys are sorted, there are no spaces and no floats. A real number is its 64 bits as 16 hexadecimal
 digits, bytes are hexadecimal, whole numbers stay below 2**53, and a tree has at most 100 levels.
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from kerchief_wire.errors import CodecError
 
 T = TypeVar("T")
-_MOST = 2**53
+_INTEGER_LIMIT = 2**53
 # Far more than any message has, and far less than any reader can follow.
 _DEEPEST = 100
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -35,7 +35,7 @@ def write(value: Any) -> bytes:
     >>> write({"b": [1, "x"], "a": None})
     b'{"a":null,"b":[1,"x"]}'
     """
-    _check(value, _DEEPEST)
+    _check_tree(value, _DEEPEST)
     try:
         return _JSON.encode(value).encode()
     except UnicodeEncodeError:
@@ -63,22 +63,26 @@ def read(data: bytes) -> Any:
     return value
 
 
-def _check(value: Any, levels: int) -> None:
+def _check_tree(value: Any, levels: int) -> None:
     kind = type(value)
     if not levels:
         raise CodecError(f"the value is nested more than {_DEEPEST} deep, or holds itself")
     if kind is dict and not {*map(type, value)} - {str}:
-        for one in value.values():
-            _check(one, levels - 1)
+        for child in value.values():
+            _check_tree(child, levels - 1)
     elif kind is list:
-        for one in value:
-            _check(one, levels - 1)
-    elif not (value is None or kind in (bool, str) or (kind is int and -_MOST < value < _MOST)):
+        for child in value:
+            _check_tree(child, levels - 1)
+    elif not (
+        value is None
+        or kind in (bool, str)
+        or (kind is int and -_INTEGER_LIMIT < value < _INTEGER_LIMIT)
+    ):
         raise CodecError(f"a {kind.__name__} has no canonical form here; write it as a text")
 
 
 def pack(value: Any) -> Any:
-    """A dataclass of plain fields as a tree for `write`; 1 is 1.0 where a real number is meant.
+    """Turn a dataclass into a tree for `write`; 1 becomes 1.0 in a field of floats.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Point:
@@ -94,32 +98,34 @@ def pack(value: Any) -> Any:
     if type(value) in (int, str, bool, types.NoneType):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        hints = _hints(type(value))
-        return {name: pack(_real(hint, getattr(value, name))) for name, hint in hints.items()}
+        hints = _field_types(type(value))
+        return {
+            name: pack(_convert_reals(hint, getattr(value, name))) for name, hint in hints.items()
+        }
     if isinstance(value, float):
         return struct.pack(">d", value).hex()
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, tuple | list):
-        return [pack(one) for one in value]
+        return [pack(element) for element in value]
     if isinstance(value, Mapping):
-        return {str(key): pack(one) for key, one in value.items()}
+        return {str(key): pack(child) for key, child in value.items()}
     return value
 
 
-def _real(kind: Any, value: Any) -> Any:
-    """A value of a kind, with whole numbers as the real ones that they stand for."""
+def _convert_reals(kind: Any, value: Any) -> Any:
+    """Convert integers to floats wherever a type demands floats."""
     if type(value) in (str, bytes, bool, float, types.NoneType):
         return value
     args = typing.get_args(kind)
     if kind is float and type(value) is int:
         return float(value)
     if isinstance(value, tuple) and len(args) == 2 and args[1] is Ellipsis:
-        return tuple(_real(args[0], one) for one in value)
+        return tuple(_convert_reals(args[0], element) for element in value)
     if isinstance(value, Mapping) and len(args) == 2:
-        return {key: _real(args[1], one) for key, one in value.items()}
+        return {key: _convert_reals(args[1], child) for key, child in value.items()}
     if len(args) == 2 and types.NoneType in args:
-        return _real(args[args[0] is types.NoneType], value)
+        return _convert_reals(args[args[0] is types.NoneType], value)
     return value
 
 
@@ -143,34 +149,34 @@ def read_as(kind: type[T], data: bytes) -> T:
 def _unpack(kind: Any, tree: Any) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
-        return _fields(kind, tree)
+        return _unpack_fields(kind, tree)
     if origin is types.UnionType or origin is typing.Union:
-        return _one_of(args, tree)
+        return _unpack_union(args, tree)
     if origin is tuple and isinstance(tree, list):
         if len(args) == 2 and args[1] is Ellipsis:
-            return tuple(_unpack(args[0], one) for one in tree)
+            return tuple(_unpack(args[0], child) for child in tree)
         if len(args) == len(tree):
-            return tuple(_unpack(arg, one) for arg, one in zip(args, tree, strict=True))
+            return tuple(_unpack(arg, child) for arg, child in zip(args, tree, strict=True))
     if origin is not None and issubclass(origin, Mapping) and isinstance(tree, dict):
-        return {key: _unpack(args[1], one) for key, one in tree.items()}
-    return _plain(kind, tree)
+        return {key: _unpack(args[1], child) for key, child in tree.items()}
+    return _unpack_plain(kind, tree)
 
 
-def _plain(kind: Any, tree: Any) -> Any:
+def _unpack_plain(kind: Any, tree: Any) -> Any:
     if kind is Any:
         return tree
     if kind is float and isinstance(tree, str) and len(tree) == 16:
-        number = struct.unpack(">d", _bytes(tree))[0]
+        number = struct.unpack(">d", _decode_hex(tree))[0]
         if number == number:
             return number
     elif kind is bytes and isinstance(tree, str):
-        return _bytes(tree)
+        return _decode_hex(tree)
     elif kind in (int, str, bool, types.NoneType) and type(tree) is kind:
         return tree
     raise CodecError(f"a field is no {getattr(kind, '__name__', kind)}")
 
 
-def _bytes(text: str) -> bytes:
+def _decode_hex(text: str) -> bytes:
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -180,8 +186,8 @@ def _bytes(text: str) -> bytes:
     return data
 
 
-def _fields(kind: Any, tree: Any) -> Any:
-    hints = _hints(kind)
+def _unpack_fields(kind: Any, tree: Any) -> Any:
+    hints = _field_types(kind)
     if not isinstance(tree, dict) or tree.keys() != hints.keys():
         raise CodecError(
             f"{kind.__name__} has exactly the fields {', '.join(hints)}; what another version "
@@ -194,19 +200,21 @@ def _fields(kind: Any, tree: Any) -> Any:
 
 
 @functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _field_types(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
-    return {one.name: hints[one.name] for one in dataclasses.fields(kind)}
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _one_of(kinds: tuple[Any, ...], tree: Any) -> Any:
+def _unpack_union(kinds: tuple[Any, ...], tree: Any) -> Any:
     if tree is None and types.NoneType in kinds:
         return None
-    named: dict[str, Any] = {one.kind: one for one in kinds if hasattr(one, "kind")}
-    if named:
-        word = tree.get("kind") if isinstance(tree, dict) else None
-        if word not in named:
-            raise CodecError(f"kind is {str(word)[:40]!r}; known are {', '.join(sorted(named))}")
-        return _fields(named[word], tree)
-    (rest,) = [one for one in kinds if one is not types.NoneType]
-    return _unpack(rest, tree)
+    kinds_by_name: dict[str, Any] = {kind.kind: kind for kind in kinds if hasattr(kind, "kind")}
+    if kinds_by_name:
+        name = tree.get("kind") if isinstance(tree, dict) else None
+        if name not in kinds_by_name:
+            raise CodecError(
+                f"kind is {str(name)[:40]!r}; known are {', '.join(sorted(kinds_by_name))}"
+            )
+        return _unpack_fields(kinds_by_name[name], tree)
+    (only_kind,) = [kind for kind in kinds if kind is not types.NoneType]
+    return _unpack(only_kind, tree)

@@ -1,7 +1,7 @@
-"""The chain: what a task paid for and released, as lines that nobody can change, drop or swap.
+"""The chain: charges and releases of a task, as lines that nobody can change, drop or swap.
 
-Each line holds the hash of the one before. Whoever knows the last hash, the head, can tell whether
-a chain is the one that they saw: a line less, a line more or another line has another head.
+Each line holds the hash of the line before it. The last hash is the head: a chain with a line
+added, dropped or changed has another head.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = ("open", "charge", "draw", "epoch", "settle", "end")
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line.
+    """One line of a chain.
 
     Attributes:
         number: its place, from 0.
@@ -41,16 +41,16 @@ class Line:
 
     @functools.cached_property
     def hash(self) -> bytes:
-        """What the next line must hold."""
+        """Hash of this line, which the next line must hold."""
         return hashlib.sha256(_TAG + self.prev + self.kind.encode() + b"\0" + self.body).digest()
 
     @property
     def content(self) -> Any:
-        """The body as a tree."""
+        """Body of the line as a tree."""
         return read(self.body)
 
     def after(self, number: int, head: bytes) -> tuple[int, bytes]:
-        """Number and previous hash of the line that comes next.
+        """Check this line's place, and return number and hash for the line after it.
 
         Args:
             number: that this one must have.
@@ -64,12 +64,12 @@ class Line:
         return number + 1, self.hash
 
     def next(self, kind: str, content: Any) -> Line:
-        """The line that follows."""
+        """Build the line that follows."""
         return Line(number=self.number + 1, kind=kind, prev=self.hash, body=write(content))
 
 
 def follow(lines: Iterable[Line]) -> bytes:
-    """The head of a chain, after looking at every line.
+    """Check every line of a chain, and return its head.
 
     Raises:
         Fenced: a line does not follow the one before.
@@ -86,13 +86,13 @@ def follow(lines: Iterable[Line]) -> bytes:
 
 
 def export(lines: Iterable[Line]) -> bytes:
-    """A chain as text: one line of canonical JSON for each line of it."""
-    rows = (_Row(body=one.body.decode(), kind=one.kind, prev=one.prev) for one in lines)
+    """Write a chain as text, with one line of canonical JSON per line."""
+    rows = (_Row(body=line.body.decode(), kind=line.kind, prev=line.prev) for line in lines)
     return b"".join(write(pack(row)) + b"\n" for row in rows)
 
 
 def imported(data: bytes) -> tuple[Line, ...]:
-    """Read back what `export` wrote; `follow` says whether it is whole.
+    """Read a chain that `export` wrote; `follow` checks whether it is complete.
 
     Raises:
         CodecError: it is no exported chain.

@@ -8,7 +8,7 @@ from importlib import import_module
 
 
 def fetching(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of a package: which module holds each of its names.
+    """Build the `__getattr__` of a package from the module of each of its names.
 
     >>> fetching("kerchief_wire", {"exp": "math"})("exp")
     <built-in function exp>
@@ -17,8 +17,8 @@ def fetching(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
     def fetch(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(homes[name]), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return fetch

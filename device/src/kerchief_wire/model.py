@@ -44,8 +44,11 @@ class Numbers:
         # Each is small before they are multiplied: no product has more digits than the text.
         if not all(0 <= length <= _MOST_BYTES for length in self.shape):
             raise CodecError(f"an array's axis is below 0 or longer than {_MOST_BYTES}")
-        item = _TYPES[self.dtype]
-        size, room = item * math.prod(self.shape), item * math.prod(one or 1 for one in self.shape)
+        number_bytes = _TYPES[self.dtype]
+        size, room = (
+            number_bytes * math.prod(self.shape),
+            number_bytes * math.prod(axis or 1 for axis in self.shape),
+        )
         if size != len(self.data) or room > _MOST_BYTES:
             raise CodecError(
                 f"an array of shape {f'{self.shape}':.40} has {len(self.data)} bytes; it must have "
@@ -54,19 +57,19 @@ class Numbers:
 
     @classmethod
     def of(cls, array: NDArray[np.generic]) -> Numbers:
-        """An array, as it goes out."""
+        """Convert an array to its form on the wire."""
         little = np.ascontiguousarray(array, np.asarray(array).dtype.newbyteorder("<"))
         return cls(dtype=little.dtype.str, shape=np.shape(array), data=little.tobytes())
 
     @property
     def array(self) -> NDArray[np.generic]:
-        """The array; it cannot be written to."""
+        """Content as a read-only array."""
         return np.frombuffer(self.data, self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What the learner posts: anyone may read it.
+    """Public model that the learner posts.
 
     Attributes:
         task: whose model it is.
@@ -89,9 +92,9 @@ class Model:
     def __post_init__(self) -> None:
         """Check the counts, which others may have written."""
         for name in ("version", "release", "round"):
-            count, most = getattr(self, name), _MOST_USERS if name == "round" else _MOST_COUNT
-            if type(count) is not int or not 0 <= count <= most:
-                raise CodecError(f"a model's {name} must be a whole number from 0 to {most}")
+            count, limit = getattr(self, name), _MOST_USERS if name == "round" else _MOST_COUNT
+            if type(count) is not int or not 0 <= count <= limit:
+                raise CodecError(f"a model's {name} must be a whole number from 0 to {limit}")
         if type(self.length) is not int or type(self.task) is not bytes:
             raise CodecError("a model's length must be a whole number, and its task bytes")
         if type(self.head) is not bytes or len(self.head) != 32:
@@ -100,12 +103,12 @@ class Model:
             raise CodecError("a model's arrays must be a mapping from names to arrays")
 
     def write(self) -> bytes:
-        """The model as canonical bytes."""
+        """Write the model as canonical bytes."""
         return write(pack(self))
 
     @classmethod
     def read(cls, data: bytes) -> Model:
-        """Read back what `write` wrote.
+        """Read bytes that `write` returned.
 
         Raises:
             CodecError: it is something else.
@@ -113,13 +116,13 @@ class Model:
         return read_as(cls, data)
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
-        """One of the model's arrays."""
+        """Return one of the model's arrays."""
         return self.arrays[name].array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What one user is asked; the answer is a report with the question's id.
+    """Question to one user; the answer is a report with the question's id.
 
     Attributes:
         task: whose question it is.
@@ -132,12 +135,12 @@ class Question:
     action: Numbers
 
     def write(self) -> bytes:
-        """The question as canonical bytes."""
+        """Write the question as canonical bytes."""
         return write(pack(self))
 
     @classmethod
     def read(cls, data: bytes) -> Question:
-        """Read back what `write` wrote.
+        """Read bytes that `write` returned.
 
         Raises:
             CodecError: it is something else.
@@ -147,7 +150,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What the middle tells anyone who is about to report.
+    """State of a task that a device needs before it reports.
 
     Attributes:
         task: whose status it is.
@@ -164,20 +167,20 @@ class Status:
 
     def __post_init__(self) -> None:
         """Check that both fit into the header of a report."""
-        for name, most in (("epoch", 2**32 - 1), ("label", 2**16 - 1)):
+        for name, limit in (("epoch", 2**32 - 1), ("label", 2**16 - 1)):
             number = getattr(self, name)
-            if type(number) is not int or not 0 <= number <= most:
-                raise CodecError(f"a status's {name} must be a whole number from 0 to {most}")
+            if type(number) is not int or not 0 <= number <= limit:
+                raise CodecError(f"a status's {name} must be a whole number from 0 to {limit}")
         if type(self.state) is not str or type(self.task) is not bytes:
             raise CodecError("a status's state must be a text, and its task bytes")
 
     def write(self) -> bytes:
-        """The status as canonical bytes."""
+        """Write the status as canonical bytes."""
         return write(pack(self))
 
     @classmethod
     def read(cls, data: bytes) -> Status:
-        """Read back what `write` wrote.
+        """Read bytes that `write` returned.
 
         Raises:
             CodecError: it is something else.

@@ -30,7 +30,7 @@ _FARTHEST = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Between which whole numbers a report may lie, and which parity it must have.
+    """Range of the whole numbers of a report, and the parity that they must have.
 
     Attributes:
         low: the least, for each number.
@@ -43,7 +43,7 @@ class Bounds:
     odd: bool | None = None
 
     def hold(self, numbers: Wholes) -> bool:
-        """Whether a report is within them.
+        """Whether the numbers of a report lie within the bounds.
 
         >>> Bounds(low=np.array([-3]), high=np.array([3]), odd=True).hold(np.array([2]))
         False
@@ -53,7 +53,7 @@ class Bounds:
 
     @property
     def largest(self) -> int:
-        """The largest number there can be, without its sign."""
+        """Largest absolute value that the bounds allow."""
         ends: list[int] = [1, *(-self.low).tolist(), *self.high.tolist()]
         return max(ends)
 
@@ -85,15 +85,15 @@ class Statistic:
 
     @functools.cached_property
     def box(self) -> Bounds:
-        """Where statistics lie."""
+        """Bounds of the statistics."""
         return _box(self.center, self.radius)
 
     def bounds(self, label: int) -> Bounds:
-        """The box around the center."""
+        """Return the box around the center, for every label."""
         return self.box
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, in their own units."""
+        """Estimate the sum of the statistics, in their own units."""
         return np.ldexp(total.astype(np.float64), -self.grid_bits)
 
 
@@ -128,15 +128,15 @@ class Rounded:
 
     @functools.cached_property
     def box(self) -> Bounds:
-        """Where statistics lie."""
+        """Bounds of the statistics."""
         return _box(self.center, self.radius)
 
     def bounds(self, label: int) -> Bounds:
-        """The box around the center, with room for the noise."""
+        """Return the box around the center, with room for the noise."""
         return _box(self.center, self.radius + _FAR * self.scale)
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, in their own units."""
+        """Estimate the sum of the statistics, in their own units."""
         return np.ldexp(total.astype(np.float64), -self.grid_bits)
 
 
@@ -160,13 +160,13 @@ class Coins:
     coins: tuple[int, ...]
 
     def bounds(self, label: int) -> Bounds:
-        """Code and coins, with the parity of the coins."""
+        """Return the bounds of levels plus coins, with the parity of the coins."""
         coins = self.coins[label]
-        most = np.full(self.size, 2 * self.levels + coins, np.int64)
-        return Bounds(low=-most, high=most, odd=bool(coins % 2))
+        limits = np.full(self.size, 2 * self.levels + coins, np.int64)
+        return Bounds(low=-limits, high=limits, odd=bool(coins % 2))
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, in their own units."""
+        """Estimate the sum of the statistics, in their own units."""
         return np.ldexp(total.astype(np.float64), -self.step_bits - 1)
 
 
@@ -188,12 +188,12 @@ class Bits:
     keep: tuple[int, ...]
 
     def bounds(self, label: int) -> Bounds:
-        """From no ones to all ones."""
+        """Return the bounds from no bits set to all bits set."""
         low = np.zeros(self.size, np.int64)
         return Bounds(low=low, high=low + self.bits)
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, right on average."""
+        """Estimate the sum of the statistics, without bias."""
         above = (2 * total - users * self.bits).astype(np.float64)
         return self.bound * above / (self.bits * (self.keep[label] / KEEP_UNITS))
 
@@ -228,25 +228,25 @@ class Shortlist:
 
     @functools.cached_property
     def centers(self) -> Floats:
-        """The center as an array."""
+        """Center of the ball as an array."""
         return np.array(self.center)
 
     @property
     def farthest(self) -> float:
-        """Where the candidate that is reported is cut."""
+        """Bound in deviations at which a reported candidate is clipped."""
         return _FARTHEST
 
     def bounds(self, label: int) -> Bounds:
-        """As far as a candidate goes, around the center."""
+        """Return the bounds of a clipped candidate around the center."""
         far = [
-            math.ceil(math.ldexp(abs(one) + _FARTHEST * self.factor, self.grid_bits))
-            for one in self.center
+            math.ceil(math.ldexp(abs(coordinate) + _FARTHEST * self.factor, self.grid_bits))
+            for coordinate in self.center
         ]
-        most = np.array(far, np.int64)
-        return Bounds(low=-most, high=most)
+        limits = np.array(far, np.int64)
+        return Bounds(low=-limits, high=limits)
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, right on average."""
+        """Estimate the sum of the statistics, without bias."""
         return np.ldexp(total.astype(np.float64), -self.grid_bits)
 
 
@@ -288,18 +288,18 @@ class Compass:
 
     @functools.cached_property
     def box(self) -> Bounds:
-        """As far as what is read off a unit vector goes."""
+        """Bounds of the matrix and the vector that a unit vector stands for."""
         trace = (self.square / 2 + self.weight) / self.dim
         far = [self.matrix + trace] * (self.size - self.dim) + [self.vector] * self.dim
-        most = [math.ceil(math.ldexp(one, self.grid_bits)) + 1 for one in far]
-        return Bounds(low=-np.array(most, np.int64), high=np.array(most, np.int64))
+        limits = [math.ceil(math.ldexp(extent, self.grid_bits)) + 1 for extent in far]
+        return Bounds(low=-np.array(limits, np.int64), high=np.array(limits, np.int64))
 
     def bounds(self, label: int) -> Bounds:
-        """The same for every cohort."""
+        """Return the box, which does not depend on the label."""
         return self.box
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the statistics, right on average."""
+        """Estimate the sum of the statistics, without bias."""
         return np.ldexp(total.astype(np.float64), -self.grid_bits)
 
 
@@ -324,15 +324,15 @@ class OneBit:
 
     @property
     def size(self) -> int:
-        """One number."""
+        """How many numbers a report has: one."""
         return 1
 
     def bounds(self, label: int) -> Bounds:
-        """Tails or heads."""
+        """Return the bounds 0 (tails) and 1 (heads)."""
         return Bounds(low=np.zeros(1, np.int64), high=np.ones(1, np.int64))
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
-        """The sum of the numbers, right on average."""
+        """Estimate the sum of the numbers, without bias."""
         return users * self.low + (self.high - self.low) * total.astype(np.float64)
 
 

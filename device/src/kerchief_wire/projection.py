@@ -47,8 +47,8 @@ class Projection:
         """Check every number: others may have written them."""
         if type(self.constant) is not bool:
             raise InvalidValue(f"constant is {self.constant!r:.40}; it must be true or false")
-        whole = all(type(one) is int for one in (self.dim, self.onto, self.seed))
-        if not whole or not 1 + self.constant <= self.onto < self.dim <= _MOST_DIM:
+        are_integers = all(type(number) is int for number in (self.dim, self.onto, self.seed))
+        if not are_integers or not 1 + self.constant <= self.onto < self.dim <= _MOST_DIM:
             raise InvalidValue(
                 f"{self.dim!r:.40} features are projected onto {self.onto!r:.40} numbers; these "
                 f"must be at least {1 + self.constant} and fewer than the features, of which "
@@ -60,7 +60,7 @@ class Projection:
             raise InvalidValue(f"norm is {self.norm!r:.40}; it must be from 1e-100 to 1e100")
 
     def apply(self, features: Any, library: Any = np) -> Any:
-        """Features mapped, and scaled into the ball where they are too long.
+        """Map features, and scale those that are too long into the ball.
 
         Args:
             features: one vector, or one in each row.
@@ -69,18 +69,18 @@ class Projection:
         Raises:
             InvalidValue: they have another length.
         """
-        mapped, length, room = self._parts(features, library)
+        mapped, length, room = self._map(features, library)
         long = length > room
         scale = library.where(long, room, 1) / library.where(long, length, 1)
         return library.concatenate([mapped * scale, features[..., self._varying :]], axis=-1)
 
     def clips(self, features: Any, library: Any = np) -> Any:
-        """Which vectors are too long after the map, and are scaled."""
-        _, length, room = self._parts(features, library)
+        """Return which vectors are too long after the map, and are scaled."""
+        _, length, room = self._map(features, library)
         return (length > room)[..., 0]
 
-    def _parts(self, features: Any, library: Any) -> tuple[Any, Any, Any]:
-        """What is mapped, its length, and the length that the constant leaves it."""
+    def _map(self, features: Any, library: Any) -> tuple[Any, Any, Any]:
+        """Return mapped features, their length, and the length that the constant allows."""
         if features.shape[-1] != self.dim:
             raise InvalidValue(
                 f"there are {features.shape[-1]} features; the projection takes {self.dim}"
@@ -100,10 +100,10 @@ class Projection:
     @functools.cached_property
     def matrix(self) -> NDArray[np.int8]:
         """The map of all numbers but a constant: one row for each, one column for each sum."""
-        found = np.zeros((self._varying, self.onto - self.constant), np.int8)
+        matrix = np.zeros((self._varying, self.onto - self.constant), np.int8)
         for places, signs in self._layers:
-            found[places, np.arange(len(places))] += signs
-        return found
+            matrix[places, np.arange(len(places))] += signs
+        return matrix
 
     @property
     def _varying(self) -> int:
@@ -117,21 +117,22 @@ class Projection:
         The last layer may be short: then it adds the first coordinate with the sign 0.
         """
         width = self.onto - self.constant
-        named = [self._named(place) for place in range(self._varying)]
-        order = sorted(range(self._varying), key=named.__getitem__)
-        sums = [sorted(order[one::width]) for one in range(width)]
+        hashes = [self._hash_coordinate(place) for place in range(self._varying)]
+        order = sorted(range(self._varying), key=hashes.__getitem__)
+        sums = [sorted(order[first::width]) for first in range(width)]
         depth = max(map(len, sums))
-        places = np.array([one + [0] * (depth - len(one)) for one in sums], np.int64).T
+        places = np.array([members + [0] * (depth - len(members)) for members in sums], np.int64).T
         signs = np.array(
             [
-                [1 - 2 * (named[at][-1] & 1) for at in one] + [0] * (depth - len(one))
-                for one in sums
+                [1 - 2 * (hashes[coordinate][-1] & 1) for coordinate in members]
+                + [0] * (depth - len(members))
+                for members in sums
             ],
             np.int8,
         ).T
         return list(zip(places, signs, strict=True))
 
-    def _named(self, place: int) -> bytes:
-        """A hash of a coordinate: their order says which sum it is in, the last bit is its sign."""
+    def _hash_coordinate(self, place: int) -> bytes:
+        """Hash a coordinate: the order of hashes gives its sum, the last bit its sign."""
         numbers = (self.seed, self.dim, self.onto, place)
         return hashlib.sha256(_TAG + b"".join(n.to_bytes(8, "little") for n in numbers)).digest()

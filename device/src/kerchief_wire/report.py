@@ -39,7 +39,7 @@ class Report:
     numbers: Wholes = field(repr=False)
 
     def write(self, task: Task) -> bytes:
-        """The report as bytes."""
+        """Write the report as bytes."""
         head = _HEADER.pack(b"kch1", _PLAIN, 0, self.label, self.epoch, task.id, self.id)
         return head + self.numbers.astype("<i8", copy=False).tobytes()
 
@@ -50,33 +50,33 @@ class Report:
         Raises:
             Refused: it is not a report of this task, or not within its bounds.
         """
-        report = cls._unbounded(data, task)
+        report = cls._read_unbounded(data, task)
         if not task.within(report.numbers, report.label):
             raise Refused("bounds", "a number of the report is outside its public bounds")
         return report
 
     @classmethod
     def read_all(cls, reports: Iterable[bytes], task: Task) -> list[Report | Refused]:
-        """Read strangers' reports, each as `read` does: their bounds are looked at together."""
-        given = list(reports)
-        read = [_or_refusal(cls._unbounded, data, task) for data in given]
+        """Read strangers' reports strictly, checking the bounds of all of them together."""
+        payloads = list(reports)
+        read = [_read_or_refuse(cls._read_unbounded, data, task) for data in payloads]
         stacks: dict[int, list[Wholes]] = {}
-        for one in read:
-            if isinstance(one, Report):
-                stacks.setdefault(one.label, []).append(one.numbers)
+        for report in read:
+            if isinstance(report, Report):
+                stacks.setdefault(report.label, []).append(report.numbers)
         if all(task.within(np.array(stack), label) for label, stack in stacks.items()):
             return read
-        return [_or_refusal(cls.read, data, task) for data in given]
+        return [_read_or_refuse(cls.read, data, task) for data in payloads]
 
     @classmethod
-    def _unbounded(cls, data: bytes, task: Task) -> Report:
-        """Read everything but whether the numbers are within their bounds."""
+    def _read_unbounded(cls, data: bytes, task: Task) -> Report:
+        """Read a report without checking the bounds of its numbers."""
         if not isinstance(data, bytes | bytearray):
             raise Refused("malformed", "the report is not made of bytes")
         if len(data) != _HEADER.size + 8 * task.size:
             want = _HEADER.size + 8 * task.size
             raise Refused("length", f"the report has {len(data)} bytes; this task's have {want}")
-        magic, kind, zero, label, said, name, id = _HEADER.unpack_from(data)
+        magic, kind, zero, label, epoch, name, id = _HEADER.unpack_from(data)
         if magic != b"kch1" or kind != _PLAIN or zero:
             raise Refused("malformed", "the report's header is not one of this protocol")
         if name != task.id:
@@ -84,12 +84,12 @@ class Report:
         if label >= max(1, len(task.needs)):
             raise Refused("label", f"label is {label}; the task has {max(1, len(task.needs))}")
         numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)
-        return cls(label=label, epoch=said, id=id, numbers=numbers)
+        return cls(label=label, epoch=epoch, id=id, numbers=numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What the middle lets out about one cohort, once and for ever.
+    """Noisy total of one cohort, which the aggregator publishes once.
 
     Attributes:
         number: its place among the task's releases, from 0.
@@ -109,7 +109,7 @@ class Release:
     total: Wholes
 
     def write(self) -> bytes:
-        """The release as bytes."""
+        """Write the release as bytes."""
         (data,), _ = written(
             self.total[None],
             number=self.number,
@@ -122,7 +122,7 @@ class Release:
 
     @classmethod
     def read(cls, data: bytes) -> Release:
-        """Read back what `write` wrote.
+        """Read bytes that `write` returned.
 
         Raises:
             CodecError: it is something else.
@@ -141,7 +141,9 @@ class Release:
 def written(
     totals: Wholes, *, number: int, epoch: int, cohort: int, users: Sequence[int], previous: bytes
 ) -> tuple[list[bytes], list[bytes]]:
-    """Releases of consecutive cohorts as bytes, each with a hash of the one before; their hashes.
+    """Encode releases of consecutive cohorts; return their bytes and their hashes.
+
+    Each release holds the hash of the release before it.
 
     Args:
         totals: one row for each cohort.
@@ -153,15 +155,17 @@ def written(
     """
     size, payloads, hashes = totals.shape[1], list[bytes](), list[bytes]()
     rows = zip(totals.astype("<i8", copy=False), users, strict=True)
-    for place, (total, many) in enumerate(rows):
-        head = (size, epoch, number + place, cohort + place, many, previous)
+    for place, (total, cohort_users) in enumerate(rows):
+        head = (size, epoch, number + place, cohort + place, cohort_users, previous)
         payloads.append(_RELEASE.pack(b"kcr1", *head) + total.tobytes())
         previous = hashlib.sha256(payloads[-1]).digest()
         hashes.append(previous)
     return payloads, hashes
 
 
-def _or_refusal(read: Callable[[bytes, Task], Report], data: bytes, task: Task) -> Report | Refused:
+def _read_or_refuse(
+    read: Callable[[bytes, Task], Report], data: bytes, task: Task
+) -> Report | Refused:
     try:
         return read(data, task)
     except Refused as refusal:

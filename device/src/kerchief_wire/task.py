@@ -44,7 +44,7 @@ _LOW_ORDER = (0, 1, _PRIME - 1, _OCTAVE, _PRIME - _OCTAVE)
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What each user is promised.
+    """Privacy guarantee of each user.
 
     Attributes:
         epsilon: ε; the largest float where nothing is promised.
@@ -81,7 +81,7 @@ class Promise:
             )
 
     def counted(self, users: int) -> int:
-        """How many users of a cohort add noise that counts, at least.
+        """Count the users of a cohort whose noise counts, at least.
 
         >>> Promise(epsilon=1.0, delta=1e-5, honest=(4, 5), excluded=(1, 100)).counted(300)
         237
@@ -330,7 +330,7 @@ class Task:
                 f"the cohorts have {sum(self.needs)} users, and horizon is {self.horizon}; sums "
                 "and charges are for so many: plan more, or smaller cohorts"
             )
-        if any(one.size < 1 for one in self.noise) or self.size > _MOST_NUMBERS:
+        if any(noise.size < 1 for noise in self.noise) or self.size > _MOST_NUMBERS:
             raise InvalidValue(
                 f"a report has {self.size} numbers; every query needs one at least, and all of "
                 f"them together at most {_MOST_NUMBERS}"
@@ -350,7 +350,7 @@ class Task:
 
     @classmethod
     def read(cls, data: bytes) -> Task:
-        """The task of these bytes.
+        """Read a task from canonical bytes.
 
         Raises:
             CodecError: they are not canonical, or something else.
@@ -369,7 +369,7 @@ class Task:
     def data(self) -> bytes:
         """The task as canonical bytes."""
         tree = pack(self)
-        return write({key: one for key, one in tree.items() if one != _ABSENT.get(key, tree)})
+        return write({key: field for key, field in tree.items() if field != _ABSENT.get(key, tree)})
 
     @functools.cached_property
     def id(self) -> bytes:
@@ -379,7 +379,7 @@ class Task:
     @functools.cached_property
     def size(self) -> int:
         """How many numbers a report has."""
-        return sum(one.size for one in self.noise)
+        return sum(noise.size for noise in self.noise)
 
     @property
     def cohorts(self) -> int:
@@ -387,11 +387,11 @@ class Task:
         return len(self.needs) or self.horizon
 
     def need(self, cohort: int) -> int:
-        """How many reports a cohort needs."""
+        """Return how many reports a cohort needs."""
         return self.needs[cohort] if self.needs else 1
 
     def label(self, cohort: int) -> int:
-        """What a report for a cohort must say."""
+        """Return the label of a report for a cohort."""
         return cohort if self.needs else 0
 
     def enters(self, label: int, cohort: int) -> bool:
@@ -401,10 +401,10 @@ class Task:
         if isinstance(self.program, Phased):
             # What another group answers means something else.
             return label == cohort
-        return all(_enters(one, label, cohort) for one in self.noise)
+        return all(_has_enough_noise(noise, label, cohort) for noise in self.noise)
 
     def keys(self, role: str) -> tuple[bytes, ...]:
-        """The public keys of a role; none where its messages are not signed."""
+        """Return the public keys of a role; none where its messages are not signed."""
         return self._keys.get(role, ())
 
     @functools.cached_property
@@ -444,25 +444,29 @@ class Task:
     @functools.cached_property
     def parts(self) -> tuple[slice, ...]:
         """Where each query's numbers are in a report."""
-        ends = np.cumsum([one.size for one in self.noise]).tolist()
-        return tuple(slice(end - one.size, end) for end, one in zip(ends, self.noise, strict=True))
+        ends = np.cumsum([noise.size for noise in self.noise]).tolist()
+        return tuple(
+            slice(end - noise.size, end) for end, noise in zip(ends, self.noise, strict=True)
+        )
 
     def bounds(self, label: int) -> Bounds:
-        """The bounds of all numbers of a report, without the parity."""
+        """Return the bounds of all numbers of a report, without the parity."""
         return self._bounds[label]
 
     def within(self, numbers: Any, label: int) -> bool:
         """Whether the numbers of a report, or of reports, one row each, are within their bounds."""
         bounds = self._bounds[label]
-        if bounds.odd is None and any(isinstance(one, Coins) for one in self.noise):
+        if bounds.odd is None and any(isinstance(noise, Coins) for noise in self.noise):
             pairs = zip(self.noise, self.parts, strict=True)
-            return all(one.bounds(label).hold(numbers[..., part]) for one, part in pairs)
+            return all(noise.bounds(label).hold(numbers[..., part]) for noise, part in pairs)
         return bounds.hold(numbers)
 
     @functools.cached_property
     def _bounds(self) -> tuple[Bounds, ...]:
         labels = range(max(1, len(self.needs)))
-        return tuple(_together([one.bounds(label) for one in self.noise]) for label in labels)
+        return tuple(
+            _join_bounds([noise.bounds(label) for noise in self.noise]) for label in labels
+        )
 
     def _check_parties(self) -> None:
         """Refuse parties whose messages could be mistaken for another's, or never expire."""
@@ -480,25 +484,29 @@ class Task:
             )
 
     def _check_projection(self) -> None:
-        """Refuse one that leads elsewhere than to what the program takes."""
-        through, program = self.projection, self.program
-        if through is None:
+        """Refuse a projection whose output does not fit the program."""
+        projection, program = self.projection, self.program
+        if projection is None:
             return
-        taken = (through.onto, through.norm)
+        target = (projection.onto, projection.norm)
         if isinstance(program, Optimist | OwnModels):
-            taken = (program.dim, program.norm)
-        if self.bandit != "contextual" or taken != (through.onto, through.norm):
+            target = (program.dim, program.norm)
+        if self.bandit != "contextual" or target != (projection.onto, projection.norm):
             raise InvalidValue(
-                f"the projection leads to {through.onto} numbers of norm {through.norm:g}, and a "
-                f"{self.bandit} bandit takes {taken[0]} of norm {taken[1]:g}: make the task anew"
+                f"the projection leads to {projection.onto} numbers of norm {projection.norm:g}, and "
+                f"a {self.bandit} bandit takes {target[0]} of norm {target[1]:g}: make the task anew"
             )
 
     def _check_phases(self) -> None:
         """Refuse phases without whole groups: a label would not say what was asked."""
-        phased = isinstance(self.program, Phased)
+        is_phased = isinstance(self.program, Phased)
         groups = max(1, self.program.groups) if isinstance(self.program, Phased) else 1
-        whole = not phased or (len(self.needs) > 0 and len(self.needs) % groups == 0)
-        if phased != (self.bandit == "phased") or not whole or len(self.needs) > _MOST_LABELS:
+        has_whole_groups = not is_phased or (len(self.needs) > 0 and len(self.needs) % groups == 0)
+        if (
+            is_phased != (self.bandit == "phased")
+            or not has_whole_groups
+            or len(self.needs) > _MOST_LABELS
+        ):
             raise InvalidValue(
                 f"a {self.bandit} bandit with the program {self.program.kind!r} has "
                 f"{len(self.needs)} cohorts, {groups} in a phase; phases have whole groups and a "
@@ -507,18 +515,18 @@ class Task:
 
     def _check_labels(self) -> None:
         """Refuse a table with too few coins: privacy rests on it."""
-        for one in self.noise:
-            if not isinstance(one, Coins | Bits):
+        for noise in self.noise:
+            if not isinstance(noise, Coins | Bits):
                 continue
-            row = one.coins if isinstance(one, Coins) else one.keep
-            if len(row) != len(self.needs) or not row:
+            table = noise.coins if isinstance(noise, Coins) else noise.keep
+            if len(table) != len(self.needs) or not table:
                 raise InvalidValue("a table by label must have one entry for each cohort")
-            if isinstance(one, Coins):
-                for coins, need in zip(one.coins, self.needs, strict=True):
-                    if coins * self.promise.counted(need) < 4 * one.scale**2:
+            if isinstance(noise, Coins):
+                for coins, need in zip(noise.coins, self.needs, strict=True):
+                    if coins * self.promise.counted(need) < 4 * noise.scale**2:
                         raise InvalidValue(
                             f"{coins} coins of {self.promise.counted(need)} users are fewer than "
-                            f"the {4 * one.scale**2} that the noise needs"
+                            f"the {4 * noise.scale**2} that the noise needs"
                         )
 
     def _check_sums(self) -> None:
@@ -535,17 +543,17 @@ class Task:
 _ABSENT: dict[str, Any] = {"parties": [], "projection": None, "valid_s": 0}
 
 
-def _enters(noise: Any, label: int, cohort: int) -> bool:
-    """Coins: at least as many as are wanted. Bits: kept as often, or the sum means nothing."""
+def _has_enough_noise(noise: Any, label: int, cohort: int) -> bool:
+    """Whether a label's noise suffices in a cohort: enough coins, or the same bits."""
     if isinstance(noise, Coins):
         return noise.coins[cohort] <= noise.coins[label]
     return not isinstance(noise, Bits) or noise.keep[label] == noise.keep[cohort]
 
 
-def _together(bounds: list[Bounds]) -> Bounds:
-    odd = {one.odd for one in bounds}
+def _join_bounds(bounds: list[Bounds]) -> Bounds:
+    odd = {part.odd for part in bounds}
     return Bounds(
-        low=np.concatenate([one.low for one in bounds] or [np.zeros(0, np.int64)]),
-        high=np.concatenate([one.high for one in bounds] or [np.zeros(0, np.int64)]),
+        low=np.concatenate([part.low for part in bounds] or [np.zeros(0, np.int64)]),
+        high=np.concatenate([part.high for part in bounds] or [np.zeros(0, np.int64)]),
         odd=odd.pop() if len(odd) == 1 else None,
     )

@@ -493,8 +493,9 @@ class Task:
             target = (program.dim, program.norm)
         if self.bandit != "contextual" or target != (projection.onto, projection.norm):
             raise InvalidValue(
-                f"the projection leads to {projection.onto} numbers of norm {projection.norm:g}, and "
-                f"a {self.bandit} bandit takes {target[0]} of norm {target[1]:g}: make the task anew"
+                f"the projection leads to {projection.onto} numbers of norm {projection.norm:g}, "
+                f"and a {self.bandit} bandit takes {target[0]} of norm {target[1]:g}: make the "
+                "task anew"
             )
 
     def _check_phases(self) -> None:

@@ -49,7 +49,10 @@ enter(
         *(falling(rows((*TSALLIS, FREE), world)) for world in WORLDS),
         all_of(
             "against the adversary UCB and KL-UCB lose twice what Tsallis-INF does",
-            [at(TSALLIS[1], ADVERSARY).below(at(one, ADVERSARY), times=0.5) for one in (UCB, KL)],
+            [
+                at(TSALLIS[1], ADVERSARY).below(at(bandit, ADVERSARY), times=0.5)
+                for bandit in (UCB, KL)
+            ],
         ),
         all_below(
             "a bit loses less than normal noise",

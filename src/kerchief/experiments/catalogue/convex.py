@@ -83,8 +83,8 @@ enter(
         all_of(
             "with five dimensions ten questions lose at most four fifths of what two lose",
             [
-                many.below(two, times=0.8)
-                for many, two in zip(rows(EVERY_WAY, "d=5"), rows(AWARE, "d=5"), strict=True)
+                ten.below(two, times=0.8)
+                for ten, two in zip(rows(EVERY_WAY, "d=5"), rows(AWARE, "d=5"), strict=True)
             ],
             quick=True,
         ),
@@ -131,8 +131,8 @@ enter(
         all_of(
             "with one question adversaries cost at most 2.2 times what the still world costs",
             [
-                at(one, world).below(at(one, STILL), times=2.2)
-                for one in (SPHERE, SMOOTH, SHRINKING)
+                at(bandit, world).below(at(bandit, STILL), times=2.2)
+                for bandit in (SPHERE, SMOOTH, SHRINKING)
                 for world in (DRIFTS, REACTS)
             ],
         ),

@@ -26,7 +26,8 @@ def _probit(radius: float) -> AnyEnvironment:
 
 # Table 2's family of worlds, drawn anew in each replicate, at a delta below 1/horizon.
 TREE, ENDLESS = (
-    player("glm", trust="joint", epsilon=4.0, mechanism=word) for word in ("tree", "doubling")
+    player("glm", trust="joint", epsilon=4.0, mechanism=mechanism)
+    for mechanism in ("tree", "doubling")
 )
 FRESH = by_number("S", (2.0, 2.5, 3.0), _probit)
 
@@ -70,9 +71,9 @@ enter(
             "noise that is correlated over time loses less than a tree's, and without a horizon "
             "at most a quarter more than with one",
             [
-                one
+                claim
                 for world in names(FRESH)
-                for one in (
+                for claim in (
                     at(HIGH, world).below(at(TREE, world)),
                     at(ENDLESS, world).below(at(HIGH, world), times=1.25),
                 )
@@ -169,7 +170,7 @@ RADII = (1.0, 3.0, 4.0)
 
 
 def _flatter(contexts: str) -> tuple[Setting, ...]:
-    """Probit worlds by κ."""
+    """Build probit worlds whose link flattens with κ."""
     return by_number(
         "S",
         RADII,
@@ -213,8 +214,8 @@ SWEEP(
             "methods with a factor κ degrade: at S=4 GLM-UCB loses three times what it loses at "
             "S=1, and GLOC ten times",
             [
-                at(one, "S=1").below(at(one, "S=4"), times=times)
-                for one, times in ((UCB, 0.33), (GLOC, 0.1))
+                at(bandit, "S=1").below(at(bandit, "S=4"), times=times)
+                for bandit, times in ((UCB, 0.33), (GLOC, 0.1))
             ],
         ).from_paper(
             "Section 8",
@@ -243,16 +244,16 @@ SWEEP(
             "private bandits do not: a flatter world costs sums at most a quarter more, fits at "
             "most half, and with Criterion I two thirds",
             [
-                at(one, flatter).below(at(one, world), times=times)
-                for one, times in zip(PRIVATE, (1.25, 1.5, 1.67), strict=True)
+                at(bandit, flatter).below(at(bandit, world), times=times)
+                for bandit, times in zip(PRIVATE, (1.25, 1.5, 1.67), strict=True)
                 for world, flatter in itertools.combinations(names(FLATTER), 2)
             ],
         ),
         all_of(
             "each private bandit loses less than each non-private one at theory widths",
             [
-                at(one, row.world).below(row)
-                for one in PRIVATE
+                at(bandit, row.world).below(row)
+                for bandit in PRIVATE
                 for row in rows(OTHERS, *names(FLATTER))
             ],
         ),

@@ -90,14 +90,14 @@ BARE = tuple(
 )
 
 
-def _fits(row: Row, least: float, most: float, *, quick: bool = False) -> Claim:
-    """How many fits a bandit made, on average."""
+def _claim_fits(row: Row, smallest: float, largest: float, *, quick: bool = False) -> Claim:
+    """Claim that a bandit makes this many fits, on average."""
 
     def test(results: Results) -> Finding:
-        found = results[row].releases["fit"]
-        return least <= found <= most, f"{found:.2f} fits"
+        fits = results[row].releases["fit"]
+        return smallest <= fits <= largest, f"{fits:.2f} fits"
 
-    sentence = f"{row}: {least:g} to {most:g} fits"
+    sentence = f"{row}: {smallest:g} to {largest:g} fits"
     return Claim(sentence=sentence, needs=(row,), test=test, quick=quick)
 
 
@@ -127,7 +127,7 @@ enter(
         ),
         all_of(
             "directional growth makes fewer fits: 4 to 5.5 against 6 to 8",
-            [_fits(at(DIRECTION, "ball"), 4, 5.5), _fits(at(VOLUME, "ball"), 6, 8)],
+            [_claim_fits(at(DIRECTION, "ball"), 4, 5.5), _claim_fits(at(VOLUME, "ball"), 6, 8)],
         ),
         all_below(
             "without it the directional rule loses three times what the volume rule loses",
@@ -136,7 +136,7 @@ enter(
             times=0.33,
         ),
         at(BARE[1], "ball").below(at(BARE[0], "ball"), times=0.9, quick=True),
-        _fits(at(BARE[0], "ball"), 9, 12, quick=True),
+        _claim_fits(at(BARE[0], "ball"), 9, 12, quick=True),
         all_of(
             "with the ridge both are far from uniform play",
             [row.below_uniform(times=0.6) for row in rows(WAYS, "ball")],

@@ -175,8 +175,8 @@ enter(
 # The noise of the shuffled sum beside a curator's and beside the published constants.
 CLEAR, CURATOR = player("elimination"), player("elimination", trust="central", epsilon=1.0)
 COINS, BITS, THEOREM = (
-    player("elimination", trust="shuffle", epsilon=1.0, mechanism=word)
-    for word in ("best", "byte", "theorem")
+    player("elimination", trust="shuffle", epsilon=1.0, mechanism=mechanism)
+    for mechanism in ("best", "byte", "theorem")
 )
 
 enter(

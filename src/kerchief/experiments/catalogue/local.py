@@ -104,8 +104,8 @@ REALLY = tuple(
 PRINTED = ladder("online-linucb-maler", "local", REALLY, mechanism="gaussian")
 # The figure's other curves, with the widths of their theorems.
 LDP_WIDE, SDP_WIDE, *JDP_WIDE = WIDE_ONES = tuple(
-    player("linucb", trust=trust, epsilon=epsilon, mode="theory", mechanism=word)
-    for trust, epsilon, word in (
+    player("linucb", trust=trust, epsilon=epsilon, mode="theory", mechanism=mechanism)
+    for trust, epsilon, mechanism in (
         ("local", 10.0, "gaussian"),
         ("shuffle", 10.0, None),
         ("joint", 1.0, None),
@@ -180,15 +180,15 @@ _FIGURE_ONE = (
     ),
     *(
         all_of(
-            f"{_EQUAL} 1 it loses less than {whose} LinUCB",
-            [at(ONLINE[1], world).below(at(other[1], world)) for world in FIGURE],
+            f"{_EQUAL} 1 it loses less than {adjective} LinUCB",
+            [at(ONLINE[1], world).below(at(baseline[1], world)) for world in FIGURE],
         ).from_paper(
             "Figure 1(b)",
             "does not hold here",
             figures=f"7000 ± 120 against {redrawn} and on fixed arms 7200 ± 130 against {fixed}, "
             "400 runs",
         )
-        for whose, other, redrawn, fixed in (
+        for adjective, baseline, redrawn, fixed in (
             ("locally private", BEST, "3040 ± 60", "3020 ± 60"),
             ("shuffled", SHUFFLE, "198 ± 1", "880 ± 20"),
             ("jointly private", JOINT, "258 ± 1", "363 ± 3"),
@@ -254,7 +254,7 @@ enter(
         *FIGURE,
         dim=5,
         arms=100,
-        players={"intercept": tuple(one for one in PRIVATE if one not in SLOW)},
+        players={"intercept": tuple(bandit for bandit in PRIVATE if bandit not in SLOW)},
     ),
     players=PRIVATE,
     delta=DELTA,
@@ -333,7 +333,7 @@ enter(
         ),
         all_of(
             "as published it loses at least three times as much, at epsilon 10",
-            [at(one[2], "d=3").below(at(PAPER, "d=3"), times=1 / 3) for one in GLM],
+            [at(steps[2], "d=3").below(at(PAPER, "d=3"), times=1 / 3) for steps in GLM],
         ),
         # A report of gradients alone rests on contexts that vary.
         at(SUMS[2], "fixed, d=3").below(at(GREEDY[2], "fixed, d=3")),

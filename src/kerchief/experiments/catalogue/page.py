@@ -26,47 +26,52 @@ always claimed. Where every construction of the papers is:
 
 
 def page() -> str:
-    """The page of the documentation."""
-    return "\n".join([_PREFACE, *(_section(one) for _, one in EXPERIMENTS.items())])
+    """Write the page of all experiments."""
+    return "\n".join(
+        [_PREFACE, *(_write_section(experiment) for _, experiment in EXPERIMENTS.items())]
+    )
 
 
-def _section(one: Experiment) -> str:
-    return "\n".join(_lines(one)) + "\n"
+def _write_section(experiment: Experiment) -> str:
+    return "\n".join(_write_lines(experiment)) + "\n"
 
 
-def _lines(one: Experiment) -> Iterator[str]:
-    players = ", ".join(f"`{name}`" for name in dict.fromkeys(p.policy for p in one.players))
-    worlds = ", ".join(map(_world, one.settings))
-    yield f"## {one.name}"
-    yield f"\n{one.title}: {one.summary}. From {one.source}.\n"
-    yield f"- Players: {players}; worlds: {worlds}; delta {one.delta:g}."
-    yield f"- Size: {_size(one, quick=False)}; quick: {_size(one, quick=True)}."
-    yield f"- The paper's parameters: {one.sizes.rstrip('.')}."
-    yield f"- What the paper claims: {one.claimed.rstrip('.')}."
-    yield f"- What holds at a true guarantee: {one.holds.rstrip('.')}."
+def _write_lines(experiment: Experiment) -> Iterator[str]:
+    players = ", ".join(f"`{name}`" for name in dict.fromkeys(p.policy for p in experiment.players))
+    worlds = ", ".join(map(_describe_setting, experiment.settings))
+    yield f"## {experiment.name}"
+    yield f"\n{experiment.title}: {experiment.summary}. From {experiment.source}.\n"
+    yield f"- Players: {players}; worlds: {worlds}; delta {experiment.delta:g}."
+    yield (
+        f"- Size: {_describe_size(experiment, quick=False)}; "
+        f"quick: {_describe_size(experiment, quick=True)}."
+    )
+    yield f"- The paper's parameters: {experiment.sizes.rstrip('.')}."
+    yield f"- What the paper claims: {experiment.claimed.rstrip('.')}."
+    yield f"- What holds at a true guarantee: {experiment.holds.rstrip('.')}."
     yield "\n| our claim: it must hold | judged at quick size |\n|---|---|"
-    for claim in one.ours:
-        yield f"| {claim.sentence} | {_quick(claim)} |"
-    if one.of_paper:
+    for claim in experiment.ours:
+        yield f"| {claim.sentence} | {_answer_quick(claim)} |"
+    if experiment.of_paper:
         yield "\n| the paper's claim | where | verdict | figures | judged at quick size |"
         yield "|---|---|---|---|---|"
-    for claim in one.of_paper:
+    for claim in experiment.of_paper:
         yield (
             f"| {claim.sentence} | {claim.place} | {claim.recorded} | {claim.figures or '-'} "
-            f"| {_quick(claim)} |"
+            f"| {_answer_quick(claim)} |"
         )
 
 
-def _quick(claim: Claim) -> str:
+def _answer_quick(claim: Claim) -> str:
     return "yes" if claim.quick else "no"
 
 
-def _world(one: Setting) -> str:
-    """Its name, and who plays there, where not all do."""
-    names = ", ".join(f"`{name}`" for name in dict.fromkeys(p.label() for p in one.players))
-    return f"{one.name} (there {names})" if names else one.name
+def _describe_setting(setting: Setting) -> str:
+    """Return the name of a setting, with its players if they are not all."""
+    names = ", ".join(f"`{name}`" for name in dict.fromkeys(p.label() for p in setting.players))
+    return f"{setting.name} (there {names})" if names else setting.name
 
 
-def _size(one: Experiment, *, quick: bool) -> str:
-    size = one.size(quick=quick)
+def _describe_size(experiment: Experiment, *, quick: bool) -> str:
+    size = experiment.size(quick=quick)
     return f"{size.horizon} rounds, {size.replicates} replicates"

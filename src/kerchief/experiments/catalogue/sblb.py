@@ -29,7 +29,9 @@ UNIFORM = player("uniform")
 
 # As published, and repaired, with one bit and with many.
 MANY = ladder("sblb", "shuffle", (0.2, 1.0, 5.0), mechanism="bits")
-ONE, COINS = (ladder("sblb", "shuffle", (1.0, 5.0), mechanism=word) for word in ("bit", "best"))
+ONE, COINS = (
+    ladder("sblb", "shuffle", (1.0, 5.0), mechanism=mechanism) for mechanism in ("bit", "best")
+)
 PAPER = tuple(
     player(name, trust="shuffle", epsilon=1.0, mechanism="bit")
     for name in ("sblb@paper", "sblb-fixed@paper")
@@ -84,7 +86,8 @@ enter(
             each_at_most(rows(MANY, *WORLDS), (700, 225, 190, 1300, 400, 225)),
         ),
         all_of(
-            "regret falls with epsilon, for 64 bits", [falling(rows(MANY, one)) for one in WORLDS]
+            "regret falls with epsilon, for 64 bits",
+            [falling(rows(MANY, world)) for world in WORLDS],
         ),
         all_of(
             "at epsilon 1 and 5, 64 bits lose less than 0.6 of what one bit loses, and coins no "
@@ -140,7 +143,7 @@ paced = partial(player, "sblb", trust="shuffle")
 BY_LENGTH = tuple(
     paced(length=length, epsilon=1.0, mechanism="bits") for length in (100, 400, 6400)
 )
-BIT, BYTE = (paced(length=400, epsilon=1.0, mechanism=word) for word in ("bit", "byte"))
+BIT, BYTE = (paced(length=400, epsilon=1.0, mechanism=mechanism) for mechanism in ("bit", "byte"))
 GROWING = MANY[1]
 
 enter(
@@ -194,7 +197,9 @@ enter(
 # --local-epsilon` shows all three promises.
 LENGTH, ROUNDS = 250, 20_000
 # Tuned for the wire: a local ε, which is all that is asked of the sums as well.
-LOCAL = tuple(paced(length=LENGTH, epsilon=one, mechanism="bit", local=one) for one in (1.0, 5.0))
+LOCAL = tuple(
+    paced(length=LENGTH, epsilon=epsilon, mechanism="bit", local=epsilon) for epsilon in (1.0, 5.0)
+)
 # Tuned for regret: what is asked of the sums is the promise, and the wire gets what is left.
 REGRET = paced(length=LENGTH, epsilon=1.0, mechanism="bit")
 # With many bits the wire promises nothing.
@@ -211,7 +216,7 @@ COROLLARIES = (
     PAPER[0],
 )
 # The other rows of the table.
-JOINT, ZHENG = (player("linucb", trust=word, epsilon=1.0) for word in ("joint", "local"))
+JOINT, ZHENG = (player("linucb", trust=trust, epsilon=1.0) for trust in ("joint", "local"))
 
 enter(
     name="sblb-settings",

@@ -18,19 +18,19 @@ Number = TypeVar("Number", int, float)
 def by_contexts(
     *kinds: str, players: Mapping[str, tuple[Player, ...]] | None = None, **options: Any
 ) -> tuple[Setting, ...]:
-    """One world per kind of contexts, named after it; `players` are those of kinds, if not all."""
-    left = dict(players or {})
-    made = tuple(
+    """Build one world per kind of contexts; `players` restricts who plays in a kind."""
+    remaining = dict(players or {})
+    settings = tuple(
         Setting(
             name=kind,
             make=partial(make_environment, contexts=kind, **options),
-            players=left.pop(kind, ()),
+            players=remaining.pop(kind, ()),
         )
         for kind in kinds
     )
-    if left:
-        raise InvalidValue(f"players are for {', '.join(left)}; no world is of that kind")
-    return made
+    if remaining:
+        raise InvalidValue(f"players are for {', '.join(remaining)}; no world is of that kind")
+    return settings
 
 
 def by_number(
@@ -40,17 +40,17 @@ def by_number(
     *,
     place: Callable[[Number], float] = float,
 ) -> tuple[Setting, ...]:
-    """One world per number, such as "S=2", and its place on the picture's axis of worlds."""
+    """Build one world per number, such as "S=2", with its place on the axis."""
     return tuple(
-        Setting(name=f"{letter}={one:g}", make=partial(make, one), number=place(one))
-        for one in numbers
+        Setting(name=f"{letter}={number:g}", make=partial(make, number), number=place(number))
+        for number in numbers
     )
 
 
 def by_rounds(
     horizons: Sequence[int], make: Callable[..., AnyEnvironment], **options: Any
 ) -> tuple[Setting, ...]:
-    """One kind of world at several lengths."""
+    """Build one kind of world at several horizons."""
     return tuple(
         Setting(
             name=f"T={rounds}", make=partial(make, **options), number=float(rounds), horizon=rounds
@@ -60,5 +60,5 @@ def by_rounds(
 
 
 def names(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """What the worlds are called."""
-    return tuple(one.name for one in settings)
+    """Return the names of worlds."""
+    return tuple(setting.name for setting in settings)

@@ -35,19 +35,19 @@ WORLDS = names(TABLE)
 FIXED_PLAYERS = (CODE[0], PAPER[0], OURS[0], FITS, EXPLORING, RS, player("rs-glincb"), GLOC, UCB)
 
 
-def _fixed(
+def _build_fixed_setting(
     radius: float, players: tuple[Player, ...], *, link: str = "probit", dim: int = 3
 ) -> Setting:
-    """A paper's world on a fixed arm set, drawn anew in each replicate."""
+    """Build a paper's world on a fixed arm set, drawn anew in each replicate."""
     make = partial(make_environment, contexts="fixed", link=link, dim=dim, arms=20, radius=radius)
     return Setting(name=f"fixed, S={radius:g}", make=make, players=players)
 
 
-FIXED = tuple(_fixed(radius, FIXED_PLAYERS) for radius in RADII)
+FIXED = tuple(_build_fixed_setting(radius, FIXED_PLAYERS) for radius in RADII)
 FIXED_WORLDS = names(FIXED)
 PRINTED: dict[Key, float] = {
-    at(one, world): regret
-    for one, regrets in {
+    at(bandit, world): regret
+    for bandit, regrets in {
         CODE[0]: (674.17, 721.26, 744.35),
         CODE[1]: (516.58, 546.97, 559.04),
         CODE[2]: (425.53, 445.27, 452.60),
@@ -58,12 +58,12 @@ PRINTED: dict[Key, float] = {
     for world, regret in zip(WORLDS, regrets, strict=True)
 }
 
-_SEEN = (
+_GLOC_AND_UCB_FIGURES = (
     "at S of 2 and 3 GLOC 390 and 1374 ± 1, GLM-UCB 1398 and 2322, 400 runs; at 2.5 641 ± 4 and "
     "1940 ± 1, 12 runs"
 )
-_PAIRS = [
-    (ours, at(code, world)) for ours, code in zip(OURS, CODE, strict=True) for world in WORLDS
+_SUMS_AND_CODE = [
+    (sums, at(code, world)) for sums, code in zip(OURS, CODE, strict=True) for world in WORLDS
 ]
 
 enter(
@@ -99,7 +99,7 @@ enter(
         all_of(
             "GLOC and GLM-UCB lose what is printed, within 10 %",
             [row.within(PRINTED[row], share=0.1) for row in rows([GLOC, UCB], *WORLDS)],
-        ).from_paper("Table 2", "holds", figures=_SEEN),
+        ).from_paper("Table 2", "holds", figures=_GLOC_AND_UCB_FIGURES),
         all_of(
             "RS-GLinCB loses what is printed, within 10 %",
             [row.within(PRINTED[row], share=0.1) for row in rows([RS], *WORLDS)],
@@ -115,11 +115,11 @@ enter(
                 at(UCB, "S=2").below(at(UCB, "S=3"), times=1 / 1.5),
                 at(GLOC, "S=2").below(at(GLOC, "S=3"), times=1 / 3),
             ],
-        ).from_paper("Section 8", "holds", figures=_SEEN),
+        ).from_paper("Section 8", "holds", figures=_GLOC_AND_UCB_FIGURES),
         all_of(
             "Private-GLM by the author's code and RS-GLinCB are stable: at S=3 at most a quarter "
             "more than at S=2",
-            [at(one, "S=3").below(at(one, "S=2"), times=1.25) for one in (*CODE, RS)],
+            [at(bandit, "S=3").below(at(bandit, "S=2"), times=1.25) for bandit in (*CODE, RS)],
         ).from_paper(
             "Section 8",
             "holds",
@@ -141,7 +141,7 @@ enter(
             "and at most 45 at epsilon 4; so does Algorithm 2 repaired, with Criterion I less than "
             "a sixth",
             [
-                *(at(ours, row.world).below(row, times=0.1) for ours, row in _PAIRS),
+                *(at(sums, row.world).below(row, times=0.1) for sums, row in _SUMS_AND_CODE),
                 *(at(FITS, w).below(at(CODE[0], w), times=0.1) for w in WORLDS),
                 *(at(EXPLORING, w).below(at(CODE[0], w), times=1 / 6) for w in WORLDS),
                 *(row.at_most(45) for row in rows(OURS[:1], *WORLDS)),
@@ -174,30 +174,30 @@ enter(
 )
 
 
-def _figure(
+def _enter_figure(
     part: str,
     link: str,
     radius: float,
     horizon: int,
-    beside: Player,
-    most: tuple[float, float],
-    seen: tuple[str, str],
+    baseline: Player,
+    limits: tuple[float, float],
+    figures: tuple[str, str],
 ) -> None:
     """Enter one part of Figure 1: regret against epsilon and rounds.
 
     The paper prints curves and two sentences, which are judged. The text that was compared lacks
     their epsilons, so the first is judged at both small ones, and the second at the greatest: what
-    fails there fails at every smaller one. `most` is what ours may lose at the least and at the
-    greatest epsilon, and `seen` the figures behind the two verdicts.
+    fails there fails at every smaller one. `limits` bounds the regret of sums at the least and
+    at the greatest epsilon, and `figures` are behind the two verdicts.
     """
     world, fixed = f"{link} S={radius:g}", f"fixed, S={radius:g}"
     make = partial(table_two, radius=radius, dim=5, horizon=horizon, link=link)
-    ours, code, paper, fits, exploring = (
+    sums, code, paper, fits, exploring = (
         ladder(name, "joint", (1.0, 2.0, 4.0, 8.0))
         for name in ("glm", "glm@author-code", "glm@paper", "glm-rare", "glm-rare-explore")
     )
-    others, rs = (RS, GLOC, beside), at(RS, world)
-    ends = tuple(one[i] for one in (ours, code, paper, fits, exploring) for i in (0, 3))
+    baselines, rs = (RS, GLOC, baseline), at(RS, world)
+    ends = tuple(steps[i] for steps in (sums, code, paper, fits, exploring) for i in (0, 3))
     enter(
         name=f"figure-one-{part}",
         title=f"Figure 1({part}) of the main paper, in its own world and on fixed arms",
@@ -212,24 +212,24 @@ def _figure(
         "Algorithm 2 without Criterion I loses less than half of it at every epsilon, sums less.",
         settings=(
             Setting(name=world, make=make),
-            _fixed(radius, (*ends, *others), link=link, dim=5),
+            _build_fixed_setting(radius, (*ends, *baselines), link=link, dim=5),
         ),
-        players=(*ours, *fits, *exploring, *code, *paper, *others),
+        players=(*sums, *fits, *exploring, *code, *paper, *baselines),
         delta=0.02,
         full=Size(horizon=horizon, replicates=40),
-        quick=Size(horizon=600, replicates=8, settings=(world,), players=(ours[0], ours[3])),
+        quick=Size(horizon=600, replicates=8, settings=(world,), players=(sums[0], sums[3])),
         claims=(
             all_of(
                 "at a small epsilon, 1 or 2, Private-GLM, by the author's code, loses more than "
                 "RS-GLinCB at published widths",
                 [rs.below(row) for row in rows(code[:2], world)],
-            ).from_paper("Appendix B", "holds", figures=seen[0]),
+            ).from_paper("Appendix B", "holds", figures=figures[0]),
             at(code[3], world)
             .below(rs, times=1.1)
             .from_paper(
                 "Appendix B",
                 "does not hold here",
-                figures=seen[1],
+                figures=figures[1],
                 sentence="at a larger epsilon, 8 at most, Private-GLM, by the author's code, loses "
                 "at most a tenth more than RS-GLinCB at published widths",
             ),
@@ -240,7 +240,7 @@ def _figure(
                 [
                     *(
                         below.below(row, times=times)
-                        for private, times in ((paper, 0.9), (ours, 0.2))
+                        for private, times in ((paper, 0.9), (sums, 0.2))
                         for below, row in zip(rows(private, world), rows(code, world), strict=True)
                     ),
                     *(rs.below(row) for row in rows(paper, world)),
@@ -249,13 +249,16 @@ def _figure(
             all_of(
                 "from epsilon 1 to 8 regret falls: of sums, of Algorithm 2 repaired with and "
                 "without Criterion I, and at each step of Algorithm 2 as printed and of the "
-                f"author's code. Sums alone lose at most {most[0]:g} at epsilon 1 and {most[1]:g} "
-                "at epsilon 8",
+                f"author's code. Sums alone lose at most {limits[0]:g} at epsilon 1 and "
+                f"{limits[1]:g} at epsilon 8",
                 [
-                    *(falling(rows((one[0], one[3]), world)) for one in (ours, fits, exploring)),
-                    *(falling(rows(one, world)) for one in (paper, code)),
-                    at(ours[0], world).at_most(most[0]),
-                    at(ours[3], world).at_most(most[1]),
+                    *(
+                        falling(rows((steps[0], steps[3]), world))
+                        for steps in (sums, fits, exploring)
+                    ),
+                    *(falling(rows(steps, world)) for steps in (paper, code)),
+                    at(sums[0], world).at_most(limits[0]),
+                    at(sums[3], world).at_most(limits[1]),
                 ],
             ),
             all_of(
@@ -265,7 +268,7 @@ def _figure(
                 [
                     *(row.below(rs, times=0.5) for row in rows(fits, world)),
                     *(row.below(rs, times=0.75) for row in rows(exploring[1:], world)),
-                    *(at(ours[0], world).below(row) for row in rows(others, world)),
+                    *(at(sums[0], world).below(row) for row in rows(baselines, world)),
                 ],
             ),
             all_of(
@@ -273,18 +276,18 @@ def _figure(
                 "fifth of RS-GLinCB; on fixed arms it loses more than sums alone at epsilon 8",
                 [
                     at(GREEDY, world).below(rs, times=0.2),
-                    at(ours[3], fixed).below(at(GREEDY, fixed)),
+                    at(sums[3], fixed).below(at(GREEDY, fixed)),
                 ],
             ),
-            at(ours[3], world).below_uniform(times=0.17, quick=True),
-            at(ours[0], world).below_uniform(times=0.5, quick=True),
-            falling(rows((ours[0], ours[3]), world), quick=True),
-            at(ours[3], world).p95_at_most(90, quick=True),
+            at(sums[3], world).below_uniform(times=0.17, quick=True),
+            at(sums[0], world).below_uniform(times=0.5, quick=True),
+            falling(rows((sums[0], sums[3]), world), quick=True),
+            at(sums[3], world).p95_at_most(90, quick=True),
         ),
     )
 
 
-_figure(
+_enter_figure(
     "a",
     "logistic",
     3.5,
@@ -296,7 +299,7 @@ _figure(
         "at epsilon 8 800 ± 2 against 408 ± 1, 400 runs",
     ),
 )
-_figure(
+_enter_figure(
     "b",
     "probit",
     3.0,

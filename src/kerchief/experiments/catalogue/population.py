@@ -20,19 +20,22 @@ EPSILONS = (1.0, 5.0, 10.0, 20.0)
 
 
 def alike(ones: Sequence[Row], others: Sequence[Row], *, rule: str = "") -> Claim:
-    """Central and shuffle trust differ by little, by the rule of a policy."""
+    """Claim that central and shuffle trust cost about the same, by the rule of a policy."""
     return all_of(
         f"{rule}central and shuffle trust cost the same at each epsilon, within a quarter",
         [
             claim
-            for one, other in zip(ones, others, strict=True)
-            for claim in (one.below(other, times=1.25), other.below(one, times=1.25))
+            for central_row, shuffle_row in zip(ones, others, strict=True)
+            for claim in (
+                central_row.below(shuffle_row, times=1.25),
+                shuffle_row.below(central_row, times=1.25),
+            )
         ],
     )
 
 
-def _spend_little(keys: Sequence[Row]) -> Claim:
-    """Noise by the published coins is far more than what was asked for needs."""
+def _claim_small_spending(keys: Sequence[Row]) -> Claim:
+    """Claim that the published coins spend far less epsilon than was asked for."""
 
     def test(results: Results) -> tuple[bool, str]:
         shares = [results[key].guarantee.epsilon / key.player.epsilon for key in keys]
@@ -59,7 +62,7 @@ dpe = partial(at, world=WIDE.name)
 """The row of a player in the world of Figure 2."""
 
 
-def _figure(
+def _enter_figure(
     delta: float,
     *claims: Claim,
     name: str,
@@ -70,25 +73,25 @@ def _figure(
     published: tuple[Player, ...] = (),
     published_quick: tuple[Player, ...] = (),
 ) -> Experiment:
-    """The figure at a delta, with what holds at every one: the ladder of trusts."""
-    ours = [
-        [one for one in ladder if one.epsilon in epsilons]
+    """Enter Figure 2 at one delta, with the claims on trusts that hold at every delta."""
+    ladders = [
+        [bandit for bandit in ladder if bandit.epsilon in epsilons]
         for ladder in (CENTRAL, SHUFFLE, LOCAL, COINS)
     ]
-    central, shuffle, local, coins = (rows(one, WIDE.name) for one in ours)
+    central, shuffle, local, coins = (rows(steps, WIDE.name) for steps in ladders)
     return enter(
         name=name,
         title=f"Distributed phased elimination under every trust, δ = {delta:g}",
         summary=summary,
         source="Li, Zhou, Ji 2022, Figure 2(a) and (b)",
         settings=(WIDE,),
-        players=(*itertools.chain(*ours), *published),
+        players=(*itertools.chain(*ladders), *published),
         delta=delta,
         full=Size(horizon=1_000_000, replicates=200),
         quick=Size(
             horizon=1_000_000,
             replicates=16,
-            players=(DPE, *itertools.chain(*ours[:2], ours[3]), *published_quick),
+            players=(DPE, *itertools.chain(*ladders[:2], ladders[3]), *published_quick),
         ),
         sizes=(
             "The paper's: 20 dimensions, 1000 actions, a spread of 0.1, 100 000 clients, a growth "
@@ -105,7 +108,7 @@ def _figure(
             falling(local),
             alike(central, shuffle),
             coins[-1].below(coins[0], times=0.5, quick=True),
-            _spend_little(coins),
+            _claim_small_spending(coins),
             all_below(
                 "local trust costs at least twice as much as shuffle trust, at each epsilon",
                 shuffle,
@@ -116,18 +119,18 @@ def _figure(
     )
 
 
-_figure(
+_enter_figure(
     0.25,
     dpe(DPE).at_most(700, quick=True),
-    *(dpe(one[2]).at_most(800, quick=True) for one in (CENTRAL, SHUFFLE)),
-    *(dpe(one[0]).at_most(1200, quick=True) for one in (CENTRAL, SHUFFLE)),
+    *(dpe(steps[2]).at_most(800, quick=True) for steps in (CENTRAL, SHUFFLE)),
+    *(dpe(steps[0]).at_most(1200, quick=True) for steps in (CENTRAL, SHUFFLE)),
     dpe(COINS[1]).below_uniform(times=0.08),
     dpe(SHUFFLE[0]).below(dpe(COINS[0]), times=0.01, quick=True),
-    falling([dpe(one) for one in CENTRAL[::2]]),
+    falling([dpe(bandit) for bandit in CENTRAL[::2]]),
     all_of(
         "at epsilon 10, central and shuffle trust lose less than one and a half times as much as "
         "without privacy",
-        [dpe(one[2]).below(dpe(DPE), times=1.5) for one in (CENTRAL, SHUFFLE)],
+        [dpe(steps[2]).below(dpe(DPE), times=1.5) for steps in (CENTRAL, SHUFFLE)],
     ),
     all_of(
         f"{PAPER_RULE}regret falls as epsilon grows, under central and shuffle trust",
@@ -209,12 +212,12 @@ _figure(
         "other rows have δ besides."
     ),
 )
-_figure(
+_enter_figure(
     1e-5,
-    *(dpe(one[0]).at_most(3500, quick=True) for one in (CENTRAL, SHUFFLE)),
-    *(dpe(one[2]).at_most(900, quick=True) for one in (CENTRAL, SHUFFLE)),
-    falling([dpe(one) for one in CENTRAL[::2]], quick=True),
-    falling([dpe(one) for one in SHUFFLE[::2]], quick=True),
+    *(dpe(steps[0]).at_most(3500, quick=True) for steps in (CENTRAL, SHUFFLE)),
+    *(dpe(steps[2]).at_most(900, quick=True) for steps in (CENTRAL, SHUFFLE)),
+    falling([dpe(bandit) for bandit in CENTRAL[::2]], quick=True),
+    falling([dpe(bandit) for bandit in SHUFFLE[::2]], quick=True),
     name="dpe-small-delta",
     epsilons=EPSILONS[::2],
     summary="the same at a delta that protects someone, at epsilon 1 and 10, with our widths",
@@ -234,13 +237,13 @@ PAPER_FIXED = player("dpe@paper", clients=345.0)
 PAIRS = (DPE, FIXED, PRIVATE, PRIVATE_FIXED, PUBLISHED, PAPER_FIXED)
 
 
-def _same_cost(players: tuple[Player, ...], share: float) -> Claim:
-    """Of growing and fixed phases in turn, both send equally many numbers, up to a share."""
+def _claim_same_communication(players: tuple[Player, ...], share: float) -> Claim:
+    """Claim that growing and fixed phases send equally many numbers, up to a share."""
     keys = rows(players, WIDE.name)
 
     def test(results: Results) -> tuple[bool, str]:
-        sent = [results[key].communication["reals"] for key in keys]
-        ratios = [more / fewer for fewer, more in zip(sent[::2], sent[1::2], strict=True)]
+        totals = [results[key].communication["reals"] for key in keys]
+        ratios = [fixed / growing for growing, fixed in zip(totals[::2], totals[1::2], strict=True)]
         holds = all(abs(ratio - 1) <= share for ratio in ratios)
         return holds, ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
@@ -269,7 +272,7 @@ enter(
         "2200 ± 150. Over 100 000 rounds the two lose equally much: growing pays in the end."
     ),
     claims=(
-        _same_cost(PAIRS, 0.3),
+        _claim_same_communication(PAIRS, 0.3),
         dpe(DPE).below(dpe(FIXED), times=0.6, quick=True),
         dpe(PRIVATE).below(dpe(PRIVATE_FIXED), times=0.6, quick=True),
         dpe(PRIVATE).below(dpe(DPE), times=1.4),

@@ -20,19 +20,19 @@ GROWTHS = (0.4, 0.5, 0.6, 2 / 3, 0.8, 0.9)
 
 
 ALPHAS = tuple(
-    tuple(dataclasses.replace(one, numbers=(("growth", growth),)) for growth in GROWTHS)
-    for one in (DPE, CENTRAL[0], PUBLISHED)
+    tuple(dataclasses.replace(bandit, numbers=(("growth", growth),)) for growth in GROWTHS)
+    for bandit in (DPE, CENTRAL[0], PUBLISHED)
 )
-PLAIN, CURATED, PRINTED = (rows(one, CROWD.name) for one in ALPHAS)
+PLAIN, CURATED, PRINTED = (rows(steps, CROWD.name) for steps in ALPHAS)
 
 
-def _rising(keys: Sequence[Row], *, quick: bool = False) -> Claim:
-    """From each row to the next, clients send more numbers."""
+def _claim_rising_communication(keys: Sequence[Row], *, quick: bool = False) -> Claim:
+    """Claim that clients send more numbers from each row to the next."""
 
     def test(results: Results) -> tuple[bool, str]:
-        sent = [results[key].communication["reals"] for key in keys]
-        rises = all(more > fewer for fewer, more in itertools.pairwise(sent))
-        return rises, ", ".join(f"{one:.0f}" for one in sent)
+        totals = [results[key].communication["reals"] for key in keys]
+        rises = all(later > earlier for earlier, later in itertools.pairwise(totals))
+        return rises, ", ".join(f"{total:.0f}" for total in totals)
 
     names = " < ".join(key.player.label() for key in keys)
     return Claim(sentence=f"numbers sent: {names}", needs=tuple(keys), test=test, quick=quick)
@@ -67,10 +67,10 @@ enter(
         falling(PRINTED).from_paper(
             "Remark 5.2", "holds", figures="90 100 ± 800 down to 2040 ± 60, 400 runs"
         ),
-        _rising(PRINTED).from_paper(
+        _claim_rising_communication(PRINTED).from_paper(
             "Remark 5.2", "holds", figures="11 900 up to 256 000, 400 runs"
         ),
-        _rising(CURATED[::2], quick=True),
+        _claim_rising_communication(CURATED[::2], quick=True),
         CURATED[-1].below(CURATED[1], times=0.03, quick=True),
         CURATED[-1].at_most(2200, quick=True),
         PRINTED[-1].below(PRINTED[0], times=0.04),
@@ -92,7 +92,7 @@ COVERS = tuple(
     )
     for distance, players in zip((0.8, 0.2, 0.1), (COVERED, COVERED[:2], COVERED), strict=True)
 )
-OPEN, KEPT = ([at(one, cover.name) for cover in COVERS] for one in COVERED[:2])
+OPEN, KEPT = ([at(bandit, cover.name) for cover in COVERS] for bandit in COVERED[:2])
 ALONE = [at(COVERED[2], cover.name) for cover in (COVERS[0], COVERS[2])]
 
 enter(
@@ -143,8 +143,8 @@ FEW = (0.2, 1.0, 5.0)
 PE_PUBLISHED = player("pe@paper")
 # Normal noise under central trust, beside the Laplace noise that is the default for one number.
 PE = tuple(
-    ladder("pe", trust, FEW, mechanism=word)
-    for trust, word in zip(TRUSTS, ("gaussian", None, None), strict=True)
+    ladder("pe", trust, FEW, mechanism=mechanism)
+    for trust, mechanism in zip(TRUSTS, ("gaussian", None, None), strict=True)
 )
 PE_PAPER = tuple(player("pe@paper", trust=trust, epsilon=5.0) for trust in TRUSTS)
 # Remark C.9, and the coins of Algorithm 4.
@@ -152,9 +152,9 @@ LAPLACE, LOCAL_LAPLACE = (ladder("pe", trust, FEW, mechanism="laplace") for trus
 PE_COINS = ladder("pe", "shuffle", FEW, mechanism="theorem")
 PE_PAPER_COINS = player("pe@paper", trust="shuffle", epsilon=5.0, mechanism="theorem")
 PARENT = at(player("pe"), EACH.name)
-BY_CENTRAL, BY_SHUFFLE, BY_LOCAL = PE_ROWS = [rows(one, EACH.name) for one in PE]
+BY_CENTRAL, BY_SHUFFLE, BY_LOCAL = PE_ROWS = [rows(steps, EACH.name) for steps in PE]
 BY_LAPLACE, BY_LOCAL_LAPLACE, BY_COINS = (
-    rows(one, EACH.name) for one in (LAPLACE, LOCAL_LAPLACE, PE_COINS)
+    rows(steps, EACH.name) for steps in (LAPLACE, LOCAL_LAPLACE, PE_COINS)
 )
 
 enter(
@@ -195,7 +195,7 @@ enter(
         all_of(
             "regret falls as epsilon grows: under local trust by one bit and by Laplace noise, by "
             "Laplace noise on totals, and by the published coins",
-            [falling(one) for one in (BY_LOCAL, BY_LOCAL_LAPLACE, BY_LAPLACE[:2], BY_COINS)],
+            [falling(steps) for steps in (BY_LOCAL, BY_LOCAL_LAPLACE, BY_LAPLACE[:2], BY_COINS)],
         ),
         all_of(
             "from epsilon 1 on, central and shuffle trust cost at most a third of the regret",
@@ -226,7 +226,7 @@ enter(
         ),
         all_below(
             "our widths lose less than two fifths of what the paper's lose, private or not",
-            (PARENT, *(one[2] for one in PE_ROWS)),
+            (PARENT, *(steps[2] for steps in PE_ROWS)),
             rows((PE_PUBLISHED, *PE_PAPER), EACH.name),
             times=0.4,
         ),

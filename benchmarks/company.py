@@ -21,14 +21,14 @@ _HORIZON, _REPLICATES, _TIMES = 2000, 64, 3
 
 
 def contender(name: str, promise: Guarantee, arms: int) -> Contender:
-    """A bandit with a ledger of its own."""
+    """Build a bandit with a ledger of its own."""
     policy = POLICIES[name].build(make_environment(dim=5, arms=arms).problem(_HORIZON), "tuned")
     protection = protect(policy, Protection(guarantee=promise), horizon=_HORIZON)
     return Contender(policy=policy, privatizers=protection, ledger=MemoryLedger(promise))
 
 
 def measure(promise: Guarantee, arms: int, company: int) -> float:
-    """The least of a few times, on average over all who play."""
+    """Return the least of a few times, averaged over all bandits."""
     world, times = make_environment(dim=5, arms=arms), []
     for _ in range(_TIMES):
         runs = simulate_side_by_side(
@@ -46,7 +46,7 @@ def measure(promise: Guarantee, arms: int, company: int) -> float:
 
 
 def main() -> None:
-    """Time each and print them."""
+    """Time every number of bandits and print the results."""
     free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     joint = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
     with one_core():

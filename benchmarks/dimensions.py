@@ -19,14 +19,14 @@ TRUSTS = ("none", "central", "shuffle", "joint", "local")
 
 
 def timed(policy: str, dim: int, trust: str, rounds: int) -> dict[str, object]:
-    """One bandit, played for some rounds."""
-    facts = Problem(dim=dim, arms=20, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=20_000)
+    """Time one bandit over some rounds."""
+    problem = Problem(dim=dim, arms=20, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=20_000)
     epsilon, delta = (math.inf, 0.0) if trust == "none" else (4.0, 1e-6)
-    promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust))
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust))
     arms = np.random.default_rng(0).normal(size=(20, dim))
     arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
     marks = [time.process_time()]
-    with Bandit(policy=policy, problem=facts, guarantee=promise, window_s=0) as bandit:
+    with Bandit(policy=policy, problem=problem, guarantee=guarantee, window_s=0) as bandit:
         for _ in range(rounds + 1):
             bandit.reward(bandit.decide(arms).id, 0.5)
             marks.append(time.process_time())
@@ -46,11 +46,11 @@ def main() -> None:
     parser.add_argument("--dims", default="5,16,64,128,256,512")
     parser.add_argument("--trusts", default=",".join(TRUSTS))
     parser.add_argument("--rounds", type=int, default=50)
-    asked = parser.parse_args()
-    dims = [int(dim) for dim in asked.dims.split(",")]
+    options = parser.parse_args()
+    dims = [int(dim) for dim in options.dims.split(",")]
     for dim in dims:
-        for trust in asked.trusts.split(","):
-            print(json.dumps(timed(asked.policy, dim, trust, asked.rounds)), flush=True)
+        for trust in options.trusts.split(","):
+            print(json.dumps(timed(options.policy, dim, trust, options.rounds)), flush=True)
 
 
 if __name__ == "__main__":

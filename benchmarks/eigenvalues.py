@@ -86,7 +86,7 @@ class Eigenvalues:
 
     @property
     def meeting(self) -> tuple[float, float]:
-        """The least and the greatest number that meet the printed share, within two points.
+        """Least and greatest number that meet the printed share, within two points.
 
         In the printed share of rounds the eigenvalue is "O(1)": at least such a number.
         """
@@ -94,7 +94,7 @@ class Eigenvalues:
         return self._number(printed + _CLOSE), self._number(printed - _CLOSE)
 
     def _number(self, share: float) -> float:
-        """The greatest number that this share of eigenvalues reaches; 0 where that is all."""
+        """Return the greatest number that this share of eigenvalues reaches, or 0 for all."""
         if share >= 1:
             return 0.0
         return float(np.quantile(self.averages, 1 - share, method="lower"))
@@ -109,7 +109,7 @@ class Eigenvalues:
         return int((self.within > self.threshold).sum())
 
     def row(self) -> str:
-        """The row of the table."""
+        """Write the row of the table."""
         printed = PRINTED[self.arms, self.rounds]
         cells = (
             CONTEXTS[self.contexts],
@@ -139,18 +139,18 @@ def measure(
     world = make_environment(contexts=contexts, dim=_DIM, arms=arms)
     guarantee = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     protection = Protection(guarantee=guarantee)
-    arranged = arrange("linucb", world.problem(rounds), protection, mode="theory")
-    bandit = Round(policy=arranged.policy, privatizers=arranged.privatizers)  # type: ignore[arg-type]
+    protected = arrange("linucb", world.problem(rounds), protection, mode="theory")
+    bandit = Round(policy=protected.policy, privatizers=protected.privatizers)  # type: ignore[arg-type]
 
     def start(run: Array) -> GLMTruth:
         return world.init(Stream.of(seed=seed, replicate=run).at(WORLD))
 
     def play(run: Array, truth: GLMTruth, carry: Carry, round: Array) -> tuple[Carry, Array]:
         root, clock = Stream.of(seed=seed, replicate=run), bandit.clock(carry, round)
-        shown = world.arms(truth, clock, root.at(ARMS, round=round))
-        action = bandit.act(carry.model, shown, clock, root)
-        reward = world.reward(truth, shown, action, clock, root.at(REWARD, round=round))
-        return bandit.learn(carry, shown, action, reward, round, root), shown.features[action]
+        arm_set = world.arms(truth, clock, root.at(ARMS, round=round))
+        action = bandit.act(carry.model, arm_set, clock, root)
+        reward = world.reward(truth, arm_set, action, clock, root.at(REWARD, round=round))
+        return bandit.learn(carry, arm_set, action, reward, round, root), arm_set.features[action]
 
     @jax.jit
     def play_set(first: Array) -> tuple[Array, Array]:
@@ -167,8 +167,8 @@ def measure(
         over_rounds = jnp.einsum("tmi,tmj->mij", x, x) / rounds
         return jnp.linalg.eigvalsh(over_runs)[:, 0], jnp.linalg.eigvalsh(over_rounds)[:, 0]
 
-    played = [play_set(jnp.uint32(experiments * index)) for index in range(sets)]
-    averages, within = zip(*played, strict=True)
+    results = [play_set(jnp.uint32(experiments * index)) for index in range(sets)]
+    averages, within = zip(*results, strict=True)
     return Eigenvalues(
         contexts=contexts,
         arms=arms,
@@ -179,7 +179,7 @@ def measure(
 
 
 def lines(arguments: Sequence[str]) -> Iterator[str]:
-    """The table with its caption, row by row as it is played."""
+    """Yield the table with its caption, row by row as it is played."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contexts", default=",".join(CONTEXTS))
     parser.add_argument("--arms", default="5,25,100")

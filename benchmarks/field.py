@@ -42,23 +42,28 @@ def arms(count: int) -> NDArray[np.float64]:
 
 
 def median(call: Callable[[int], object], count: int) -> float:
-    took = []
+    durations = []
     for number in range(count):
-        began = CLOCK()
+        start = CLOCK()
         call(number)
-        took.append(CLOCK() - began)
-    return 1e6 * float(np.median(took))
+        durations.append(CLOCK() - start)
+    return 1e6 * float(np.median(durations))
 
 
 def device(trust: str) -> tuple[float, float]:
-    """Microseconds of a decision, and of a report."""
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust), window_s=0)
-    middle, rows = Middle(made, store=open_store(":memory:")), arms(VISITS)
-    own, model, status, ids = Device(made.task), Learner(made).model, middle.status(), []
-    decides = median(lambda number: ids.append(own.decide(model, rows[number]).id), VISITS)
+    """Measure microseconds of a decision, and of a report."""
+    deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust), window_s=0)
+    middle, rows = Middle(deployment, store=open_store(":memory:")), arms(VISITS)
+    client, model, status, ids = (
+        Device(deployment.task),
+        Learner(deployment).model,
+        middle.status(),
+        [],
+    )
+    decides = median(lambda number: ids.append(client.decide(model, rows[number]).id), VISITS)
     for id in ids:
-        own.reward(id, 0.5)
-    return decides, median(lambda number: own.report(ids[number], status), VISITS)
+        client.reward(id, 0.5)
+    return decides, median(lambda number: client.report(ids[number], status), VISITS)
 
 
 def reports(middle: Middle, count: int) -> list[bytes]:
@@ -73,32 +78,35 @@ def reports(middle: Middle, count: int) -> list[bytes]:
 
 
 def middle(trust: str) -> tuple[float, float]:
-    """Microseconds of a report in groups of 64 on disk, and of a release at the learner."""
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
+    """Measure microseconds of a report in groups of 64 on disk, and of a release."""
+    deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
     with tempfile.TemporaryDirectory() as folder:
-        role = Middle(made, store=open_store(str(Path(folder) / "middle.db")))
-        took = median(lambda _: role.take(reports(role, GROUP)), 40) / GROUP
-        made_of = median(lambda _: reports(role, GROUP), 40) / GROUP
+        role = Middle(deployment, store=open_store(str(Path(folder) / "middle.db")))
+        take_time = median(lambda _: role.take(reports(role, GROUP)), 40) / GROUP
+        build_time = median(lambda _: reports(role, GROUP), 40) / GROUP
         payloads = role.releases()
     # Few releases are of large cohorts: several learners follow them.
-    learners, many = [Learner(made) for _ in range(-(-200 // len(payloads)))], len(payloads)
+    learners, payload_count = (
+        [Learner(deployment) for _ in range(-(-200 // len(payloads)))],
+        len(payloads),
+    )
 
     def learn(number: int) -> None:
-        learners[number // many].follow([payloads[number % many]])
+        learners[number // payload_count].follow([payloads[number % payload_count]])
 
-    learns = median(learn, many * len(learners))
-    return took - made_of, learns
+    learns = median(learn, payload_count * len(learners))
+    return take_time - build_time, learns
 
 
 def draw(trust: str) -> float:
-    """Microseconds of the noise of one release, as a middle on disk draws it."""
+    """Measure microseconds of the noise of one release, as an aggregator draws it."""
     (desk,) = desks_of(deploy(policy="linucb", problem=FACTS, guarantee=promise(trust)))
-    cohort, kept = np.zeros((1, desk.wire.size), np.int64), desk.open()
-    return median(lambda number: desk.draw(cohort, kept, number, hedged(bytes(32))), VISITS)
+    cohort, state = np.zeros((1, desk.wire.size), np.int64), desk.open()
+    return median(lambda number: desk.draw(cohort, state, number, hedged(bytes(32))), VISITS)
 
 
 def whole(trust: str) -> float:
-    """Microseconds of a round of a bandit in memory."""
+    """Measure microseconds of a round of a bandit in memory."""
     guarantee, rows = promise(trust), arms(VISITS)
     bandit = Bandit(policy="linucb", problem=FACTS, guarantee=guarantee, window_s=0)
     for number in range(VISITS):
@@ -120,7 +128,7 @@ def main() -> None:
         table.add_column(name, justify="left" if name == "trust" else "right")
     for trust in TRUSTS:
         figures = (*device(trust), draw(trust), *middle(trust), whole(trust))
-        table.add_row(trust, *(f"{one:.0f}" for one in figures))
+        table.add_row(trust, *(f"{figure:.0f}" for figure in figures))
     Console().print(table)
 
 

@@ -45,50 +45,54 @@ SIZES = {
 }
 USUAL = {"dim": 5, "arms": 20, "rounds": 1000, "replicates": 4}
 # Numbers that one run may look at, so that large sizes do not take minutes.
-_MOST = 5 * 10**7
+_LARGEST_RUN = 5 * 10**7
 _STAGES = ("draw arms", "score", "reward and regret", "report", "learn")
 _START, _ROUNDS = 1500, 500
 
 
 def microseconds(policy: str, trust: str, sizes: Mapping[str, int]) -> float:
-    """Of one decision, in a world of these sizes; of two runs the better."""
+    """Measure microseconds of a decision at these sizes, the better of two runs."""
     world = make_environment(
         link=POLICIES[policy].home or "linear", dim=sizes["dim"], arms=sizes["arms"]
     )
     numbers = sizes["arms"] * sizes["dim"] ** 2 * sizes["replicates"]
-    rounds = sizes["rounds"] if numbers * sizes["rounds"] < _MOST else max(30, _MOST // numbers)
+    rounds = (
+        sizes["rounds"]
+        if numbers * sizes["rounds"] < _LARGEST_RUN
+        else max(30, _LARGEST_RUN // numbers)
+    )
     run = partial(time_run, horizon=rounds, replicates=sizes["replicates"])
     return min(run(policy, trust, world) for _ in range(2))
 
 
 def slope(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """On logarithmic axes, of the upper half of the sizes."""
+    """Fit the slope of the upper half of the sizes on logarithmic axes."""
     first = (len(sizes) - 1) // 2
-    fitted = np.polyfit(np.log(sizes[first:]), np.log(values[first:]), 1)
-    return float(fitted[0])
+    coefficients = np.polyfit(np.log(sizes[first:]), np.log(values[first:]), 1)
+    return float(coefficients[0])
 
 
 def grown(policy: str, trust: str, name: str, *, end: float) -> dict[str, object] | None:
-    """How the time grows with one size, if there is time left to measure it."""
-    found: dict[int, float] = {}
+    """Measure how the time grows with one size, if there is time left."""
+    durations: dict[int, float] = {}
     for size in SIZES[name]:
         if time.monotonic() > end:
             return None
         sizes = USUAL | {name: size}
-        each = microseconds(policy, trust, sizes)
-        found[size] = each * size if name in ("rounds", "replicates") else each
+        duration = microseconds(policy, trust, sizes)
+        durations[size] = duration * size if name in ("rounds", "replicates") else duration
     return {
         "policy": policy,
         "trust": trust,
         "size": name,
-        "microseconds": found,
-        "slope": slope(list(found), list(found.values())),
+        "microseconds": durations,
+        "slope": slope(list(durations), list(durations.values())),
         "expected": EXPECTED[name],
     }
 
 
-def _upto(stage: str, scene: Scene, carry: Replicate, round: Array) -> Replicate:
-    """A round of one replicate up to a stage; what the stage made is kept, so that it is made."""
+def _play_up_to(stage: str, scene: Scene, carry: Replicate, round: Array) -> Replicate:
+    """Play a round up to a stage, and use its result so that no compiler drops it."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock = bandit.clock(carry, round)
     arms = world.arms(carry.world, clock, root.at(ARMS, round=round))
@@ -98,53 +102,55 @@ def _upto(stage: str, scene: Scene, carry: Replicate, round: Array) -> Replicate
     if stage == "score":
         return dataclasses.replace(carry, regret=carry.regret + action)
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
-    lost = world.regret(carry.world, arms, action, clock)
-    carry = dataclasses.replace(carry, regret=carry.regret + lost + 0 * reward)
+    regret = world.regret(carry.world, arms, action, clock)
+    carry = dataclasses.replace(carry, regret=carry.regret + regret + 0 * reward)
     if stage == "reward and regret":
         return carry
     records, tally = scene.policy.record(carry.model, arms, action, reward), dict(carry.tally)
     for name, privatizer in scene.privatizers.items():
-        sent = privatizer.randomize(records[name], clock, root.at(DEVICE, round=round))
-        tally[name] = privatizer.collect(tally[name], sent)
+        report = privatizer.randomize(records[name], clock, root.at(DEVICE, round=round))
+        tally[name] = privatizer.collect(tally[name], report)
     return dataclasses.replace(carry, tally=tally)
 
 
-def _timed(play: Callable[..., Any], *given: Any) -> float:
-    """Microseconds per decision, the best of three."""
+def _time(play: Callable[..., Any], *arguments: Any) -> float:
+    """Measure microseconds per decision, the best of three."""
     finish: Callable[[Any], Any] = jax.block_until_ready
-    taken: list[float] = []
+    durations: list[float] = []
     for _ in range(4):
-        begun = time.perf_counter()
-        finish(play(*given))
-        taken.append(time.perf_counter() - begun)
-    replicates: int = given[1].replicate.shape[0]
-    return 1e6 * min(taken[1:]) / (_ROUNDS * replicates)
+        start = time.perf_counter()
+        finish(play(*arguments))
+        durations.append(time.perf_counter() - start)
+    replicates: int = arguments[1].replicate.shape[0]
+    return 1e6 * min(durations[1:]) / (_ROUNDS * replicates)
 
 
 @double_precision
 def stages(policy: str, trust: str) -> dict[str, float]:
-    """What each stage of a round adds, in microseconds per decision (d = 5, 20 arms)."""
+    """Measure what each stage adds, in microseconds per decision (d = 5, 20 arms)."""
     scene = scene_of(Case(policy=policy, trust=trust, arms=20, replicates=64))
     carry = begin(scene, jnp.arange(64, dtype=jnp.uint32))
     rounds = _START + jnp.arange(_ROUNDS, dtype=jnp.int32)
 
     @partial(jax.jit, static_argnames="stage")
     def prefix(scene: Scene, carry: Replicate, stage: str) -> Replicate:
-        step = jax.vmap(partial(_upto, stage, scene), in_axes=(0, None))
-        last: Replicate = jax.lax.scan(lambda one, at: (step(one, at), None), carry, rounds)[0]
+        step = jax.vmap(partial(_play_up_to, stage, scene), in_axes=(0, None))
+        last: Replicate = jax.lax.scan(
+            lambda replicate, number: (step(replicate, number), None), carry, rounds
+        )[0]
         return last
 
     start = jnp.int32(_START)
     play, _ = compiled(advance, scene, carry, start, length=_ROUNDS)
 
-    def whole(scene: Scene, carry: Replicate) -> Replicate:
+    def play_rounds(scene: Scene, carry: Replicate) -> Replicate:
         # A copy, as the round takes the memory of what it is given.
-        played: Replicate = play(scene, jax.tree.map(jnp.copy, carry), start)
-        return played
+        final: Replicate = play(scene, jax.tree.map(jnp.copy, carry), start)
+        return final
 
     parts = [compiled(prefix, scene, carry, stage=stage)[0] for stage in _STAGES[:-1]]
-    totals = [_timed(part, scene, carry) for part in parts]
-    totals.append(_timed(whole, scene, carry))
+    totals = [_time(part, scene, carry) for part in parts]
+    totals.append(_time(play_rounds, scene, carry))
     return dict(zip(_STAGES, np.diff([0.0, *totals]).tolist(), strict=True))
 
 
@@ -155,32 +161,38 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    players = [(one.split(":")[0], one.split(":")[1]) for one in asked.players.split(",")]
+    options = parser.parse_args()
+    players = [
+        (player.split(":")[0], player.split(":")[1]) for player in options.players.split(",")
+    ]
     with one_core() as core:
         use_device("cpu")
         split = {f"{policy} {trust}": stages(policy, trust) for policy, trust in players}
-        end = time.monotonic() + asked.seconds
-        cases = [(*player, name) for name in asked.sizes.split(",") for player in players]
-        found = {case: grown(*case, end=end) for case in cases}
-    left = [" ".join(case) for case, row in found.items() if row is None]
-    rows = [row for row in found.values() if row is not None]
-    if asked.json:
-        facts = {"growth": rows, "stages": split, "left_out": left, "core": core}
-        print(json.dumps({**facts, "machine": machine(), "versions": versions()}))
+        end = time.monotonic() + options.seconds
+        cases = [(*player, name) for name in options.sizes.split(",") for player in players]
+        results = {case: grown(*case, end=end) for case in cases}
+    skipped = [" ".join(case) for case, row in results.items() if row is None]
+    rows = [row for row in results.values() if row is not None]
+    if options.json:
+        report = {"growth": rows, "stages": split, "left_out": skipped, "core": core}
+        print(json.dumps({**report, "machine": machine(), "versions": versions()}))
         return
     print("| policy | trust | size | µs of a decision, or of all | slope | expected |")
     print("|---|---|---|---|---|---|")
     for row in rows:
         values: Any = row["microseconds"]
         text = ", ".join(f"{size}: {value:.3g}" for size, value in values.items())
-        words = (row["policy"], row["trust"], row["size"], text)
-        print(f"| {' | '.join(map(str, words))} | {row['slope']:.2f} | {row['expected']:g} |")
+        cells = (row["policy"], row["trust"], row["size"], text)
+        print(f"| {' | '.join(map(str, cells))} | {row['slope']:.2f} | {row['expected']:g} |")
     print(f"\n| bandit | {' | '.join(_STAGES)} | all |\n|---{'|---' * (len(_STAGES) + 1)}|")
     for name, parts in split.items():
         values = [*parts.values(), sum(parts.values())]
         print(f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} |")
-    print(f"left out for want of --seconds: {', '.join(left)}" if left else "nothing was left out")
+    print(
+        f"left out for want of --seconds: {', '.join(skipped)}"
+        if skipped
+        else "nothing was left out"
+    )
 
 
 if __name__ == "__main__":

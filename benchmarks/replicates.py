@@ -34,7 +34,7 @@ CELLS = (
 
 
 def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int) -> Run:
-    """One simulation, its regret read a hundred times; delta is 1e-5 where anything is promised."""
+    """Run one simulation with 100 checkpoints; delta is 1e-5 under privacy."""
     world = make_environment(dim=5, arms=20)
     delta = 1e-5 if math.isfinite(epsilon) else 0.0
     terms = Terms(epsilon=epsilon, delta=delta, trust=Trust(trust)) if delta else None
@@ -53,7 +53,7 @@ def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int
 
 
 def main() -> None:
-    """Time each cell twice and keep the better; first one that does not count wakes the device."""
+    """Time each configuration twice and keep the better, after one warm-up run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--horizon", type=int, default=20_000)
     parser.add_argument("--replicates", type=int, default=1000)
@@ -75,8 +75,8 @@ def main() -> None:
                 "se": float(final.std(ddof=1) / math.sqrt(final.size)),
             }
         )
-    found = {"device": str(jax.devices()[0]), "jax": jax.__version__}
-    print(json.dumps({"kerchief": kerchief.__version__, **found, **sizes, "rows": rows}, indent=1))
+    setup = {"device": str(jax.devices()[0]), "jax": jax.__version__}
+    print(json.dumps({"kerchief": kerchief.__version__, **setup, **sizes, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

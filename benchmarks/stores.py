@@ -39,8 +39,8 @@ def measure(where: str) -> tuple[float, float]:
     for ids in batches:
         with store.transaction(task) as transaction:
             transaction.row()
-            known = transaction.known(ids)
-            new = [id for id in ids if id not in known]
+            known_ids = transaction.known(ids)
+            new = [id for id in ids if id not in known_ids]
             transaction.see([(id, 0) for id in new], epoch=0)
             transaction.keep(0, [(id, body) for id in new])
     reports = BATCH * TRANSACTIONS

@@ -1,7 +1,8 @@
 """The choice of an arm, from a posted model.
 
-The highest upper bound over an ellipsoid around the estimate, or what is best under a guess that
-the device draws for itself. A guess protects nobody: it may come from any source of randomness.
+A device plays the arm of the highest upper bound over an ellipsoid around the estimate, or the best
+arm under a guess that the device draws for itself. A guess protects nobody: it may come from any
+source of randomness.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ class Beliefs:
 
 
 def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
-    """Read a posted model, like `ellipsoid`; with what weighs reports, where something does.
+    """Read a posted model as beliefs, with the weights of reports if reweighed.
 
     Raises:
-        InvalidValue: as there.
+        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
+            finite.
     """
     shapes: dict[str, tuple[int, ...]] = {
         "estimate": (dim,),
@@ -74,7 +76,7 @@ def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
 
 
 def ellipsoid(model: Model, dim: int) -> Ellipsoid:
-    """Read a posted model, which a stranger may have written.
+    """Read a posted model, which a stranger may have written, as an ellipsoid.
 
     Raises:
         InvalidValue: it has other arrays, or one of another shape or with numbers that are not
@@ -87,11 +89,11 @@ def ellipsoid(model: Model, dim: int) -> Ellipsoid:
 
 
 def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
-    """The allowed row of the highest upper bound; the first of those that are equal.
+    """Return the allowed row of the highest upper bound, the first among equals.
 
-    >>> seen = Ellipsoid(estimate=np.array([1.0, 0.0]), inverse=np.eye(2), width=0.5)
+    >>> ellipsoid = Ellipsoid(estimate=np.array([1.0, 0.0]), inverse=np.eye(2), width=0.5)
     >>> rows = np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
-    >>> act(seen, rows, None), act(seen, rows, np.array([True, True, False]))
+    >>> act(ellipsoid, rows, None), act(ellipsoid, rows, np.array([True, True, False]))
     (2, 1)
     """
     with np.errstate(all="ignore"):
@@ -103,7 +105,7 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
 
 
 def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
-    """Independent normal numbers, one per dimension, and one that is uniform in [0, 1).
+    """Draw a normal number per dimension, and a number uniform in [0, 1).
 
     >>> normals, lot = guess(3, lambda count: bytes(count))
     >>> normals.shape, 0 < lot < 1e-15
@@ -119,10 +121,10 @@ def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
 def act_on_a_guess(
     model: Beliefs, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats, lot: float
 ) -> int:
-    """The allowed row that is best under the guess; the first of those that are equal.
+    """Return the allowed row that is best under a guess, the first among equals.
 
-    >>> seen = Beliefs(estimate=np.zeros(2), sample=np.eye(2), widen=np.zeros((2, 2)))
-    >>> act_on_a_guess(seen, np.eye(2), None, np.array([0.3, 0.7]), 0.5)
+    >>> model = Beliefs(estimate=np.zeros(2), sample=np.eye(2), widen=np.zeros((2, 2)))
+    >>> act_on_a_guess(model, np.eye(2), None, np.array([0.3, 0.7]), 0.5)
     1
     """
     with np.errstate(all="ignore"):
@@ -133,9 +135,10 @@ def act_on_a_guess(
 
 
 def first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
-    """An allowed row, whatever the values are: a stranger's finite numbers may overflow.
+    """Return the first allowed row of the largest value, for any values.
 
-    Whether they do depends on the rows, so it must show nowhere: in no log, and in no error.
+    A stranger's finite numbers may overflow. Whether they do depends on the rows, so no log and no
+    error shows it.
     """
     if mask is None:
         return int(value.argmax())
@@ -144,7 +147,7 @@ def first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
 
 
 def read_reals(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
-    """The arrays of a posted model, which a stranger may have written, as float64.
+    """Read arrays of a posted model, which a stranger may have written, as float64.
 
     Numbers that are too small or too large for steady arithmetic are flushed (`constant_time.py`).
 
@@ -159,9 +162,9 @@ def read_reals(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 def read_arrays(
     model: Model, forms: Mapping[str, tuple[str, tuple[int, ...]]]
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of a posted model: exactly those that a program uses, in their forms.
+    """Read exactly the arrays of a posted model that a program uses, in their forms.
 
-    Nothing else is kept with a decision, so what a device stores is bounded by its task.
+    A device stores no other array with a decision, so its task bounds what it stores.
 
     Args:
         model: that a stranger may have written.

@@ -1,4 +1,4 @@
-"""One of many directions, and what it tells of two moments of the direction that it stands for.
+"""Reports of one of many directions, which estimate two moments of a direction.
 
 A statistic is a direction x, a response along it and a weight (`kerchief.core.surprises`). The
 device tosses two coins, for the sign of the response and for the weight, and so has a unit vector:

@@ -1,8 +1,8 @@
-"""The device: decisions with ids, rewards that come late, twice or never, and one report for each.
+"""The device: decisions with ids, their rewards, and one report on each decision.
 
-What is raw stays in the device's own store until its report is made, and is erased then. A report
-is stored before it is returned and is the same for ever after, so a report that is sent twice, or
-after a crash, is no second release.
+Rewards may come late, twice or never. A raw record stays in the device's own store until its report
+is made, and is erased then. A report is stored before it is returned and does not change, so a
+report that is sent twice, or after a crash, is no second release.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] 
 
 _REPORT = b"kerchief/1 report\0"
 # A task begins anew by hand, after a disaster, each time with new users.
-_MOST_EPOCHS = 2**10
+_MAX_EPOCHS = 2**10
 # Whoever scales features in single precision may be a little outside.
 _SLACK = 1 + 1e-6
 
@@ -458,13 +458,13 @@ def _check_default(task: Task) -> None:
 
 
 def _check_chain(task: Task, model: Model) -> None:
-    """Refuse a chain that no task like this can have: a device remembers the longest it saw.
+    """Refuse a chain longer than any of this task, since a device remembers the longest.
 
-    Besides its first line and its last a chain has one for each release, for each epoch, for each
-    charge, and for each that the end settles. A charge is for one query and users of its own.
+    A chain has a first and a last line, and one line for each release, each epoch, each charge and
+    each charge that the end settles. A charge is for one query and users of its own.
     """
-    charges = (_MOST_EPOCHS + 1) * len(task.queries) * task.horizon
-    limit = 2 + task.cohorts + _MOST_EPOCHS + charges
+    charges = (_MAX_EPOCHS + 1) * len(task.queries) * task.horizon
+    limit = 2 + task.cohorts + _MAX_EPOCHS + charges
     if not 0 <= model.length <= limit:
         raise InvalidValue(
             f"the model goes with a chain of {model.length} lines; this task's has at most "

@@ -38,7 +38,7 @@ _COLUMNS = "state, version, model, features, due, reward, report"
 
 
 class FileRows:
-    """Rows in a file that nobody but its owner can read; several processes may open it."""
+    """Rows in a file that only its owner can read, and several processes may open."""
 
     def __init__(self, path: str | os.PathLike[str], *, secret: bytes | None = None) -> None:
         """Open or create the file; a new file gets this secret, or a random one."""

@@ -1,4 +1,4 @@
-"""Exact draws from a law on whole numbers by inversion: one table, one word per draw.
+"""Exact draws from a law on whole numbers by inversion, one word per draw.
 
 A uniform number u lies between two steps of the law's distribution function, and that place is the
 draw. The steps are known as two whole numbers each, a little below and a little above the truth.

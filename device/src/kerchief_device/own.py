@@ -18,7 +18,7 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import OwnModels
 
-_MOST_DIM, _MOST_ARMS = 2**12, 2**24
+_MAX_DIM, _MAX_ARMS = 2**12, 2**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class OwnBeliefs:
 
 
 class Sampled:
-    """The light code of `OwnModels`; what it reads of a model is kept until the next one.
+    """Light code of `OwnModels`, which caches the numbers of the latest model.
 
     The last number of a visit's features is the number of the arm that was played.
     """
@@ -43,7 +43,7 @@ class Sampled:
         """
         _check(program)
         self._program, self._source = program, source
-        self._read: tuple[Model, OwnBeliefs] | None = None
+        self._cache: tuple[Model, OwnBeliefs] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
         """Return the allowed row of the highest score; each arm draws its own score."""
@@ -55,12 +55,12 @@ class Sampled:
         return (encode(self._program, features[:-1], int(features[-1]), reward),)
 
     def _load_model(self, model: Model) -> OwnBeliefs:
-        read = self._read
-        if read is None or read[0] is not model:
+        cache = self._cache
+        if cache is None or cache[0] is not model:
             arms, dim = self._program.arms, self._program.dim
             shapes = {"estimate": (arms, dim), "sample": (arms, dim, dim)}
-            self._read = read = model, OwnBeliefs(**read_reals(model, shapes))
-        return read[1]
+            self._cache = cache = model, OwnBeliefs(**read_reals(model, shapes))
+        return cache[1]
 
 
 def act_on_scores(
@@ -81,7 +81,7 @@ def act_on_scores(
 
 
 def encode(program: OwnModels, features: Floats, arm: int, reward: float) -> Floats:
-    """Clip features and reward, then write them in the arm's blocks, and the pool behind them.
+    """Clip features and reward, then write the arm's blocks, followed by the pool.
 
     >>> program = OwnModels(dim=2, arms=2, norm=1.5, varying=1.0, low=0.0, high=1.0, offset=0.5,
     ...     lever=0.5, weight=0.25, balance=2.0)
@@ -137,7 +137,7 @@ def _varying(program: OwnModels) -> int:
 
 
 def _check(program: OwnModels) -> None:
-    """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
+    """Refuse numbers of a task for which sensitivities and bounds do not hold."""
     positive = (program.norm, program.varying, program.weight, program.balance or 1.0)
     real = (*positive, program.low, program.high, program.offset, program.lever)
     if not (
@@ -145,8 +145,8 @@ def _check(program: OwnModels) -> None:
         and all(number >= 1e-100 for number in positive)
         and program.low <= program.high
         and program.lever >= 0
-        and 1 <= program.dim <= _MOST_DIM
-        and 1 <= program.arms <= _MOST_ARMS
+        and 1 <= program.dim <= _MAX_DIM
+        and 1 <= program.arms <= _MAX_ARMS
         and _varying(program) >= 1
     ):
         raise InvalidValue(

@@ -1,4 +1,6 @@
-"""Decisions whose reports have not arrived yet, in memory or in a file, one transaction per step.
+"""Decisions whose reports have not arrived yet, in memory or in a file.
+
+Each step is one transaction.
 
 A row goes from `decided` to `rewarded` to `encoded` and is then removed. The step to `encoded`
 writes the report's bytes, erases the record that they were made from and charges the user's own
@@ -27,7 +29,7 @@ __all__ = ["Bill", "Budget", "Cost", "Pending", "Posted", "Row"]
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What all reports of one user may cost together: epsilons add up, and so do deltas.
+    """Privacy budget of one user for all reports; epsilons add up, and so do deltas.
 
     Attributes:
         epsilon: the most in all.
@@ -55,7 +57,7 @@ Bill: TypeAlias = tuple[Cost, Budget | None]
 
 
 class Pending:
-    """A store, safe for threads, and for several processes that each open the same file.
+    """Store of decisions, safe for threads and for processes that share its file.
 
     Keep the file out of backups: a copy from before a report could make another one.
 
@@ -74,13 +76,13 @@ class Pending:
             StoreFailed: there can be no such file, or it is something else.
         """
         self._process = os.getpid()
-        with _FAILING:
+        with _STORE_FAILURES:
             self._rows: Rows = MemoryRows() if path is None else FileRows(path)
             self.secret = self._rows.secret
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write everything into a new file, for a store that moves there."""
-        with _FAILING:
+        with _STORE_FAILURES:
             self._rows.copy_to(path)
 
     def close(self) -> None:
@@ -245,19 +247,19 @@ class Pending:
         return self._step(self._rows.spent)
 
     def _erase(self) -> None:
-        with _FAILING:
+        with _STORE_FAILURES:
             self._rows.erase()
 
     def _step(self, work: Callable[[], T]) -> T:
         """Erase what an earlier transaction left, then run one exclusive transaction."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
-        with _FAILING:
+        with _STORE_FAILURES:
             self._rows.erase(only_late=True)
             return self._rows.step(work)
 
 
-class _Failing:
+class _StoreFailureContext:
     """Context that raises `StoreFailed` where reading or writing the store fails."""
 
     def __enter__(self) -> None:
@@ -271,7 +273,7 @@ class _Failing:
             ) from fault
 
 
-_FAILING = _Failing()
+_STORE_FAILURES = _StoreFailureContext()
 
 
 def _find_row(rows: Rows, id: bytes, task: bytes) -> Row:
@@ -284,7 +286,7 @@ def _find_row(rows: Rows, id: bytes, task: bytes) -> Row:
 
 
 def _follow_chain(rows: Rows, task: bytes, length: int, head: bytes) -> None:
-    """Remember the longest chain of signed models, and refuse a shorter or another one."""
+    """Remember the longest chain of signed models, and refuse any other chain."""
     longest = rows.chain(task)
     if longest is not None and (
         length < longest[0] or (length == longest[0] and head != longest[1])

@@ -42,7 +42,7 @@ class Place:
 
 
 class Survey:
-    """The light code of a `Phased` program; what it reads of a model is kept until the next one."""
+    """Light code of a `Phased` program, which caches the arrays of the latest model."""
 
     def __init__(self, program: Phased, *, arms: int, horizon: int) -> None:
         """Take the program, and the problem's numbers of actions and of rounds.
@@ -62,7 +62,7 @@ class Survey:
                 f"{sizes}; these must be 1 to {_LARGEST_SIZE}: make the task anew"
             )
         self._program, self._arms, self._horizon = program, arms, horizon
-        self._read: tuple[Model, dict[str, NDArray[Any]]] | None = None
+        self._cache: tuple[Model, dict[str, NDArray[Any]]] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
         """Raise InvalidValue: the actions of a phase are public, and none is chosen."""
@@ -75,7 +75,7 @@ class Survey:
             Refused: nobody is asked any more.
             InvalidValue: the model is of another phase, or none of this program.
         """
-        program, arrays = self._program, self._arrays(model)
+        program, arrays = self._program, self._load_arrays(model)
         if bool(arrays["done"]):
             raise Refused("over", "the bandit has settled and asks nobody any more")
         phase, group = divmod(label, program.groups)
@@ -106,16 +106,16 @@ class Survey:
             reward: is among the features.
         """
         assert model is not None
-        program, arrays = self._program, self._arrays(model)
+        program, arrays = self._program, self._load_arrays(model)
         group = int(features[0]) % program.groups
         clipped = np.minimum(np.maximum(flush(features[1:]), program.low), program.high)
         observed = np.where(arrays["pulls"][group] > 0, clipped, 0.0)
         return (into_ball(arrays["encoder"][group] @ observed, 1.0),)
 
-    def _arrays(self, model: Model) -> dict[str, NDArray[Any]]:
+    def _load_arrays(self, model: Model) -> dict[str, NDArray[Any]]:
         """Read the arrays that a phase posts, each in the form that the program states."""
-        read = self._read
-        if read is None or read[0] is not model:
+        cache = self._cache
+        if cache is None or cache[0] is not model:
             program = self._program
             public = (program.groups, program.atoms)
             arrays = read_arrays(
@@ -129,8 +129,8 @@ class Survey:
                 },
             )
             arrays["encoder"] = flush(arrays["encoder"].astype(np.float64))
-            self._read = read = model, arrays
-        return read[1]
+            self._cache = cache = model, arrays
+        return cache[1]
 
 
 def averages(program: Phased, value: Any) -> Floats:

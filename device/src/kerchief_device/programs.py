@@ -1,4 +1,4 @@
-"""What a device does for a task: the light code, or that of the library in its place."""
+"""What a device runs for a task: light code, or the code of the library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
-_MOST_DIM = 2**12
+_MAX_DIM = 2**12
 
 
 class Code(Protocol):
@@ -48,7 +48,7 @@ class Code(Protocol):
 
 
 class Optimism:
-    """The light code of an `Optimist`; what it reads of a model is kept until the next one."""
+    """Light code of an `Optimist`, which caches the numbers of the latest model."""
 
     def __init__(self, program: Optimist, source: Randomness) -> None:
         """Take the program, and where guesses come from.
@@ -58,7 +58,7 @@ class Optimism:
         """
         _check_optimist(program)
         self._program, self._source, self._moments = program, source, Moments(program)
-        self._read: tuple[Model, Ellipsoid | Beliefs] | None = None
+        self._cache: tuple[Model, Ellipsoid | Beliefs] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
         """Return the allowed row of the highest upper bound, or the best under a guess."""
@@ -82,10 +82,10 @@ class Optimism:
         return (moments.surprise(posterior.weights, posterior.reference, features, reward),)
 
     def _load_model(self, model: Model) -> Ellipsoid | Beliefs:
-        read = self._read
-        if read is None or read[0] is not model:
-            self._read = read = model, self._read_model(model)
-        return read[1]
+        cache = self._cache
+        if cache is None or cache[0] is not model:
+            self._cache = cache = model, self._read_model(model)
+        return cache[1]
 
     def _read_model(self, model: Model) -> Ellipsoid | Beliefs:
         program = self._program
@@ -162,7 +162,7 @@ def _bounds(task: Task) -> dict[str, int]:
 
 
 def _check_optimist(program: Optimist) -> None:
-    """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
+    """Refuse numbers of a task for which sensitivities and bounds do not hold."""
     if program.reweighed not in (0, RULE):
         raise InvalidValue(
             f"surprises of this task are reported by rule {program.reweighed}, and those of this "
@@ -178,7 +178,7 @@ def _check_optimist(program: Optimist) -> None:
         and program.largest_score >= 0
         and program.choice in ("bound", "guess")
         and (program.reweighed == 0 or _reweighs(program))
-        and 1 <= program.dim <= _MOST_DIM
+        and 1 <= program.dim <= _MAX_DIM
         and program.arms >= 1
     ):
         raise InvalidValue(

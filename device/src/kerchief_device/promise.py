@@ -1,4 +1,4 @@
-"""What a device checks itself before it adds noise: that its task promises no more than is kept.
+"""A device's check that the noise of its task keeps the promised privacy guarantee.
 
 Where the device adds the noise (local trust), or its share of it (shuffle trust), the epsilon of
 that noise is recomputed here from the task's numbers alone, with sensitivities recomputed from the
@@ -42,16 +42,16 @@ from kerchief_wire.task import (
 )
 
 _GUARD = 2.0**-40
-_MOST_BITS = 512
-_MOST_CANDIDATES, _MOST_DIM = 2**16, 2**12
+_MAX_BITS = 512
+_MAX_CANDIDATES, _MAX_DIM = 2**16, 2**12
 # What one device may be asked to toss: for each number of a report, and how many numbers.
-_MOST_COINS, _MOST_NUMBERS = 2**30, 2**24
+_MAX_COINS, _MAX_NUMBERS = 2**30, 2**24
 # Windows of the theorems, in scales: what lies beyond is charged as probability.
 _COINS_WINDOW, _GAUSSIAN_WINDOW = 10, 14
 _BEYOND = math.erfc(_GAUSSIAN_WINDOW / math.sqrt(2)) / 2
 # From so many scales of sensitivity on, the second form of `discrete_slack.md` is the better one.
 _FAR = 4.0
-_MOST_EPSILON, _MOST_EXPONENT = 2000.0, 700.0
+_MAX_EPSILON, _MAX_EXPONENT = 2000.0, 700.0
 # A bound and an offset are added up in a task, and so are rounded.
 _NEAR = 1e-6
 # Beyond, the normal tail is bounded from below by its series.
@@ -76,7 +76,7 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cost:
-    """What noise costs: pure epsilon, and a Gaussian's precision with the slack of its coins."""
+    """Cost of noise: pure epsilon, and a Gaussian's precision with slack for coins."""
 
     pure: float = 0.0
     precision: float = 0.0
@@ -210,7 +210,7 @@ def _cost(noise: Noise, program: Program) -> _Cost:
 
 
 def _coins(noise: Coins, distance: float) -> _Cost:
-    """Coins beside a Gaussian of the same deviation; infinite where they are too few to compare."""
+    """Bound the cost of coins by a Gaussian's; infinite where there are too few coins."""
     n, half = noise.size, 2 * noise.scale**2
     steps = (math.ldexp(distance, noise.step_bits) + math.sqrt(n)) * (1 + _GUARD)
     window = _COINS_WINDOW * noise.scale + math.floor(steps)
@@ -259,7 +259,7 @@ def _epsilon(costs: list[_Cost], delta: float) -> float:
     low, high = 0.0, 2.0**-30
     while not _delta(costs, high) <= delta:
         low, high = high, 1.25 * high
-        if high > _MOST_EPSILON:
+        if high > _MAX_EPSILON:
             return math.inf
     for _ in range(60):
         middle = (low + high) / 2
@@ -272,10 +272,10 @@ def _delta(costs: list[_Cost], epsilon: float) -> float:
     mu = math.sqrt(math.fsum(cost.precision for cost in costs))
     if not math.isfinite(mu):
         return 1.0
-    stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MOST_EXPONENT))
+    stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MAX_EXPONENT))
     excess = epsilon - math.fsum(cost.shift for cost in costs)
     body = _phi(mu / 2 - excess / mu) - _weighted_tail(mu, excess)
-    rare = math.exp(min(epsilon, _MOST_EXPONENT)) * math.fsum(cost.tail for cost in costs)
+    rare = math.exp(min(epsilon, _MAX_EXPONENT)) * math.fsum(cost.tail for cost in costs)
     return stretch * (body + rare) + math.fsum(cost.outside for cost in costs)
 
 
@@ -297,32 +297,32 @@ def _check_work(noise: Noise) -> None:
     match noise:
         case Rounded():
             _check_integer("scale", noise.scale, 1, MAX_SCALE)
-            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("grid_bits", noise.grid_bits, -_MAX_BITS, _MAX_BITS)
         case Statistic():
-            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("grid_bits", noise.grid_bits, -_MAX_BITS, _MAX_BITS)
         case Coins():
             _check_integer("scale", noise.scale, 1, MAX_SCALE)
-            _check_integer("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
-            _check_integer("coins", max(noise.coins), 0, _MOST_COINS)
-            _check_integer("size", noise.size, 1, _MOST_NUMBERS)
+            _check_integer("step_bits", noise.step_bits, -_MAX_BITS, _MAX_BITS)
+            _check_integer("coins", max(noise.coins), 0, _MAX_COINS)
+            _check_integer("size", noise.size, 1, _MAX_NUMBERS)
         case Bits():
-            _check_integer("bits", noise.bits * noise.size, 1, _MOST_NUMBERS)
+            _check_integer("bits", noise.bits * noise.size, 1, _MAX_NUMBERS)
             _check_integer("keep", min(noise.keep), 0, KEEP_UNITS - 1)
             _check_integer("keep", max(noise.keep), 0, KEEP_UNITS - 1)
             _check_positive("bound", noise.bound)
         case Shortlist():
-            _check_integer("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _check_integer("candidates", noise.candidates, 2, _MAX_CANDIDATES)
             _check_integer("listed", noise.listed, 1, noise.candidates - 1)
             _check_integer("units", noise.units, 1, UNITS - 1)
-            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("grid_bits", noise.grid_bits, -_MAX_BITS, _MAX_BITS)
             _check_positive("radius", noise.radius)
             _check_positive("factor", noise.factor)
         case Compass():
-            _check_integer("dim", noise.dim, 1, _MOST_DIM)
-            _check_integer("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _check_integer("dim", noise.dim, 1, _MAX_DIM)
+            _check_integer("candidates", noise.candidates, 2, _MAX_CANDIDATES)
             _check_integer("listed", noise.listed, 1, noise.candidates - 1)
             _check_integer("units", noise.units, 1, UNITS - 1)
-            _check_integer("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _check_integer("grid_bits", noise.grid_bits, -_MAX_BITS, _MAX_BITS)
             for name in ("square", "pull", "vector", "matrix", "weight"):
                 _check_positive(name, getattr(noise, name))
             if not 0 < noise.lean < 1:
@@ -336,7 +336,7 @@ def _check_work(noise: Noise) -> None:
 
 
 def _check_compass(noise: Compass, program: Program) -> None:
-    """Refuse a compass that does not fit the program, since its reports would be wrong.
+    """Refuse a compass that does not fit the program: its reports would be wrong.
 
     Its price is the same for every statistic. The program of a bandit that was not made light is
     not known here.

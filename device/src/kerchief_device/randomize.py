@@ -1,7 +1,7 @@
-"""From a statistic to the whole numbers that leave the device, with exactly the noise of its task.
+"""Randomizers: from a statistic to the whole numbers that leave the device.
 
-Each kind is the exact twin of a mechanism of the library and draws the same bytes in the same
-order. Whatever the statistic is, the numbers lie within the task's public bounds, and the
+Each randomizer has exactly the law of a mechanism of the library, and draws the same bytes in the
+same order. Whatever the statistic is, the numbers lie within the task's public bounds, and the
 operations are the same: what differs between reports depends on fresh randomness alone.
 """
 
@@ -64,7 +64,7 @@ _STEP = 2.0**-12
 # A candidate's score in single precision does not show a smaller part of a unit vector.
 _INVISIBLE = 2.0**-64
 # Coins that are tossed one by one.
-_MOST_TOSSED = 1024
+_MAX_TOSSED = 1024
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
 
 
@@ -91,7 +91,7 @@ def step_of(size: int) -> float:
 
 @functools.cache
 def _pairs() -> NDArray[np.int32]:
-    """Pair each slice's mean with another slice's, in steps, in the bits of one number."""
+    """Pack each slice's mean with another slice's, in steps, into one number."""
     factor, shift = _LATTICE
     steps = np.rint(_slices() / np.float32(_STEP)).astype(np.int16)
     partners = steps[(factor * np.arange(_SLICES) + shift) % _SLICES]
@@ -162,7 +162,7 @@ def heads(coins: int, size: int, source: Randomness) -> Wholes:
     >>> heads(3, 2, lambda count: bytes([255] * count)).tolist()
     [3, 3]
     """
-    if coins > _MOST_TOSSED:
+    if coins > _MAX_TOSSED:
         return coin_law(coins).draw(size, source)
     width = -(-coins // 8)
     data = np.frombuffer(drawn(width * size, source), np.uint8).reshape(size, width)

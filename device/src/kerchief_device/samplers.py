@@ -166,7 +166,7 @@ def _check_integer(name: str, value: int, low: int, high: int) -> int:
 
 
 def _propose_gaussian(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
-    """Make proposals, a block and a number of it, and return those that were accepted, in order."""
+    """Propose a block and a number in it, and return the accepted proposals in order."""
     width = max(1, scale // _BLOCKS)
     start = width * blocks(scale, width).draw(tries, source)
     if (start > _FAR * scale).any():
@@ -189,7 +189,7 @@ def _proposals(
 
 
 def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:
-    """Count the heads before each tail in a row of Bernoulli(1/e) coins: P(v) ∝ exp(-v)."""
+    """Count heads before each tail in a row of Bernoulli(1/e) coins: P(v) ∝ exp(-v)."""
     coins = np.empty(0, dtype=np.bool_)
     while (tails := (~coins).nonzero()[0]).size < size:
         # The row goes on, it never begins anew: to drop an unfinished run would favour short ones.
@@ -205,7 +205,7 @@ def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:
 def _bernoulli_exp(
     numerator: NDArray[np.int64], denominator: int, source: Randomness
 ) -> NDArray[np.bool_]:
-    """Bernoulli(exp(-a/b)) for 0 <= a <= b: is the first failure among Bernoulli(a/(b k)) odd?"""
+    """Draw Bernoulli(exp(-a/b)), 0 <= a <= b: is the first failed a/(b k) coin odd?"""
     odd = np.ones(numerator.size, dtype=np.bool_)
     pending = np.arange(numerator.size)
     k = 1

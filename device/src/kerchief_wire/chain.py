@@ -1,4 +1,4 @@
-"""The chain: charges and releases of a task, as lines that nobody can change, drop or swap.
+"""The chain: charges and releases of a task, as hash-linked lines.
 
 Each line holds the hash of the line before it. The last hash is the head: a chain with a line
 added, dropped or changed has another head.

@@ -1,4 +1,4 @@
-"""Names of a package that are fetched from their modules when they are first asked for."""
+"""Names of a package that are imported from their modules on first use."""
 
 from __future__ import annotations
 

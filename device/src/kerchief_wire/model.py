@@ -14,11 +14,11 @@ from kerchief_wire.errors import CodecError
 
 # How many bytes a number of each type has.
 _TYPES = {"<f4": 4, "<f8": 8, "<i4": 4, "<i8": 8, "|b1": 1}
-_MOST_BYTES = 2**28
+_MAX_BYTES = 2**28
 # NumPy's own limit was 32 for long.
-_MOST_AXES = 32
+_MAX_AXES = 32
 # The canonical form has no larger whole numbers; the library counts users in 32 bits.
-_MOST_COUNT, _MOST_USERS = 2**53 - 1, 2**31 - 1
+_MAX_COUNT, _MAX_USERS = 2**53 - 1, 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +39,20 @@ class Numbers:
         """Check what a stranger may have sent."""
         if self.dtype not in _TYPES:
             raise CodecError(f"an array is of {self.dtype[:20]!r}; known are {', '.join(_TYPES)}")
-        if len(self.shape) > _MOST_AXES:
-            raise CodecError(f"an array has {len(self.shape)} axes; the most is {_MOST_AXES}")
+        if len(self.shape) > _MAX_AXES:
+            raise CodecError(f"an array has {len(self.shape)} axes; the most is {_MAX_AXES}")
         # Each is small before they are multiplied: no product has more digits than the text.
-        if not all(0 <= length <= _MOST_BYTES for length in self.shape):
-            raise CodecError(f"an array's axis is below 0 or longer than {_MOST_BYTES}")
+        if not all(0 <= length <= _MAX_BYTES for length in self.shape):
+            raise CodecError(f"an array's axis is below 0 or longer than {_MAX_BYTES}")
         number_bytes = _TYPES[self.dtype]
         size, room = (
             number_bytes * math.prod(self.shape),
             number_bytes * math.prod(axis or 1 for axis in self.shape),
         )
-        if size != len(self.data) or room > _MOST_BYTES:
+        if size != len(self.data) or room > _MAX_BYTES:
             raise CodecError(
                 f"an array of shape {f'{self.shape}':.40} has {len(self.data)} bytes; it must have "
-                f"as many as its shape says, and at most {_MOST_BYTES}"
+                f"as many as its shape says, and at most {_MAX_BYTES}"
             )
 
     @classmethod
@@ -92,7 +92,7 @@ class Model:
     def __post_init__(self) -> None:
         """Check the counts, which others may have written."""
         for name in ("version", "release", "round"):
-            count, limit = getattr(self, name), _MOST_USERS if name == "round" else _MOST_COUNT
+            count, limit = getattr(self, name), _MAX_USERS if name == "round" else _MAX_COUNT
             if type(count) is not int or not 0 <= count <= limit:
                 raise CodecError(f"a model's {name} must be a whole number from 0 to {limit}")
         if type(self.length) is not int or type(self.task) is not bytes:

@@ -1,4 +1,4 @@
-"""What a report's whole numbers mean: one kind for each noise, with bounds that anyone can check.
+"""Kinds of noise: the meaning and the public bounds of a report's whole numbers.
 
 Every number of a report is a whole number within public bounds, and so is every sum of them: no
 rounding exists that could take noise off another user, and no sum has to be tested for overflow.
@@ -65,7 +65,7 @@ def _box(center: tuple[int, ...], radius: int) -> Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistic:
-    """The statistic itself on a grid: for a curator who is trusted, or where nothing is protected.
+    """Statistic on a grid without noise, for a trusted curator or without privacy.
 
     Attributes:
         grid_bits: a unit is 2**-grid_bits.
@@ -99,7 +99,7 @@ class Statistic:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """The statistic on a grid plus noise without bounds, cut far out: local Gaussian or Laplace.
+    """Statistic on a grid plus Gaussian or Laplace noise, clipped far out.
 
     Attributes:
         law: gaussian or laplace.
@@ -142,7 +142,7 @@ class Rounded:
 
 @dataclass(frozen=True, kw_only=True)
 class Coins:
-    """A statistic rounded at random plus fair coins, in half steps: 2·level + 2·heads − coins.
+    """Statistic rounded at random plus fair coins: 2·level + 2·heads − coins half steps.
 
     Attributes:
         size: how many numbers a report has.
@@ -172,7 +172,7 @@ class Coins:
 
 @dataclass(frozen=True, kw_only=True)
 class Bits:
-    """A statistic as bits, each kept or replaced by a fair coin: how many of them are ones.
+    """Number of ones in a statistic's bits, each kept or replaced by a fair coin.
 
     Attributes:
         size: how many numbers a report has.
@@ -252,7 +252,7 @@ class Shortlist:
 
 @dataclass(frozen=True, kw_only=True)
 class Compass:
-    """One of many candidate directions, read twice: as a vector and as a matrix, on a grid.
+    """One of many candidate directions, read as a vector and as a matrix on a grid.
 
     Attributes:
         units: the chance that one of the best is reported, in units of 2**-32.

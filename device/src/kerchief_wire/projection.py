@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kerchief_wire.errors import InvalidValue
 
 _TAG = b"kerchief/1 projection\0"
-_MOST_DIM = 2**16
+_MAX_DIM = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class Projection:
         if type(self.constant) is not bool:
             raise InvalidValue(f"constant is {self.constant!r:.40}; it must be true or false")
         are_integers = all(type(number) is int for number in (self.dim, self.onto, self.seed))
-        if not are_integers or not 1 + self.constant <= self.onto < self.dim <= _MOST_DIM:
+        if not are_integers or not 1 + self.constant <= self.onto < self.dim <= _MAX_DIM:
             raise InvalidValue(
                 f"{self.dim!r:.40} features are projected onto {self.onto!r:.40} numbers; these "
                 f"must be at least {1 + self.constant} and fewer than the features, of which "
-                f"there may be {_MOST_DIM}"
+                f"there may be {_MAX_DIM}"
             )
         if not 0 <= self.seed < 2**53:
             raise InvalidValue(f"seed is {self.seed}; it must be at least 0 and below 2**53")
@@ -99,7 +99,7 @@ class Projection:
 
     @functools.cached_property
     def matrix(self) -> NDArray[np.int8]:
-        """The map of all numbers but a constant: one row for each, one column for each sum."""
+        """Matrix of the map: a row for each varying number, a column for each sum."""
         matrix = np.zeros((self._varying, self.onto - self.constant), np.int8)
         for places, signs in self._layers:
             matrix[places, np.arange(len(places))] += signs

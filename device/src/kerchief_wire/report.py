@@ -1,4 +1,4 @@
-"""A report, and a release: whole numbers behind a header of fixed length, little-endian.
+"""Reports and releases: little-endian whole numbers behind a header of fixed length.
 
 A report is bound to its task, epoch and label by its header, has the same length as every other
 report of its task, and says nothing about when it was made.

@@ -1,4 +1,6 @@
-"""A task: everything that the roles of one run must agree on, named by the hash of its bytes.
+"""A task: everything that the roles of one run must agree on.
+
+Its name is the hash of its bytes.
 
 A device that knows the name of its task knows every number in it, and so does every role: who may
 report what, how much noise is added where, and when sums are released. Nobody can tell one device
@@ -23,18 +25,18 @@ _TAG = b"kerchief/1 task\0"
 _TRUSTS = ("none", "local", "shuffle", "joint", "central")
 _KINDS = ("contextual", "context-free", "phased")
 # Sums of whole numbers stay below this, whoever sends them.
-_MOST_SUM = 2**62
+_MAX_SUM = 2**62
 # Bounds are laid out for every label and number.
-_MOST_TABLE = 2**24
+_MAX_TABLE = 2**24
 # A report's label has 16 bits.
-_MOST_LABELS = 2**16
+_MAX_LABELS = 2**16
 MOST_UNIT = 40
 """Letters of the word for whose contribution is protected: it stands within other sentences."""
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
-_MOST_NUMBERS = 2**18
+_MAX_NUMBERS = 2**18
 _SIGNING_ROLES = ("aggregator", "learner")
 # Of bytes of a nonce, of bytes of a public key, and of keys of one party.
-_NONCE_BYTES, _KEY_BYTES, _MOST_KEYS = 16, 32, 3
+_NONCE_BYTES, _KEY_BYTES, _MAX_KEYS = 16, 32, 3
 # Ed25519 (RFC 8032): the field's prime, and the heights y of the eight points of low order, under
 # which anyone can sign.
 _PRIME = 2**255 - 19
@@ -128,9 +130,9 @@ class Party:
         if not (self.operator.isprintable() and 0 < len(self.operator) <= 200):
             raise InvalidValue("operator is empty, long or not printable; give one short line")
         sizes = [len(key) for key in self.keys]
-        if not 1 <= len(sizes) <= _MOST_KEYS or set(sizes) != {_KEY_BYTES}:
+        if not 1 <= len(sizes) <= _MAX_KEYS or set(sizes) != {_KEY_BYTES}:
             raise InvalidValue(
-                f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MOST_KEYS} Ed25519 "
+                f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MAX_KEYS} Ed25519 "
                 f"public keys of {_KEY_BYTES} bytes"
             )
         heights = [int.from_bytes(key, "little") % 2**255 for key in self.keys]
@@ -143,7 +145,7 @@ class Party:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimist:
-    """A device that plays the arm it believes the best, and reports a regression's moments.
+    """Device that plays its best arm by optimism, and reports a regression's moments.
 
     Attributes:
         dim: length of an arm's features.
@@ -188,7 +190,7 @@ class Optimist:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnModels:
-    """A device that draws a score for every arm, and reports what its arm's own model needs.
+    """Device that draws a score per arm, and reports moments for disjoint models.
 
     Attributes:
         dim: length of an arm's features.
@@ -330,20 +332,20 @@ class Task:
                 f"the cohorts have {sum(self.needs)} users, and horizon is {self.horizon}; sums "
                 "and charges are for so many: plan more, or smaller cohorts"
             )
-        if any(noise.size < 1 for noise in self.noise) or self.size > _MOST_NUMBERS:
+        if any(noise.size < 1 for noise in self.noise) or self.size > _MAX_NUMBERS:
             raise InvalidValue(
                 f"a report has {self.size} numbers; every query needs one at least, and all of "
-                f"them together at most {_MOST_NUMBERS}"
+                f"them together at most {_MAX_NUMBERS}"
             )
         if len(self.nonce) != _NONCE_BYTES:
             raise InvalidValue(f"the nonce has {len(self.nonce)} bytes; give {_NONCE_BYTES}")
         self._check_parties()
         self._check_phases()
         self._check_projection()
-        if self.size * max(1, len(self.needs)) > _MOST_TABLE:
+        if self.size * max(1, len(self.needs)) > _MAX_TABLE:
             raise InvalidValue(
                 f"{len(self.needs)} cohorts of reports of {self.size} numbers are more than a "
-                f"device should lay out; the most is {_MOST_TABLE} in all"
+                f"device should lay out; the most is {_MAX_TABLE} in all"
             )
         self._check_labels()
         self._check_sums()
@@ -395,7 +397,7 @@ class Task:
         return cohort if self.needs else 0
 
     def enters(self, label: int, cohort: int) -> bool:
-        """Whether a report of a label may enter a cohort: never with less noise than it needs."""
+        """Whether a report of a label may enter a cohort: it must bring enough noise."""
         if not self.needs:
             return label == 0
         if isinstance(self.program, Phased):
@@ -454,7 +456,7 @@ class Task:
         return self._bounds[label]
 
     def within(self, numbers: Any, label: int) -> bool:
-        """Whether the numbers of a report, or of reports, one row each, are within their bounds."""
+        """Whether the numbers of a report, or of one report per row, are within bounds."""
         bounds = self._bounds[label]
         if bounds.odd is None and any(isinstance(noise, Coins) for noise in self.noise):
             pairs = zip(self.noise, self.parts, strict=True)
@@ -506,12 +508,12 @@ class Task:
         if (
             is_phased != (self.bandit == "phased")
             or not has_whole_groups
-            or len(self.needs) > _MOST_LABELS
+            or len(self.needs) > _MAX_LABELS
         ):
             raise InvalidValue(
                 f"a {self.bandit} bandit with the program {self.program.kind!r} has "
                 f"{len(self.needs)} cohorts, {groups} in a phase; phases have whole groups and a "
-                f"program of their own, and a task at most {_MOST_LABELS} cohorts"
+                f"program of their own, and a task at most {_MAX_LABELS} cohorts"
             )
 
     def _check_labels(self) -> None:
@@ -533,7 +535,7 @@ class Task:
     def _check_sums(self) -> None:
         """Refuse a task whose sums could overflow: then none has to be tested for it."""
         largest = max((bounds.largest for bounds in self._bounds), default=1)
-        if largest * self.horizon >= _MOST_SUM:
+        if largest * self.horizon >= _MAX_SUM:
             raise InvalidValue(
                 f"{self.horizon} reports of up to {largest} could reach 2**62; use fewer users, "
                 "less noise or a coarser grid"

@@ -20,7 +20,7 @@ EPSILONS = (1.0, 5.0, 10.0, 20.0)
 
 
 def alike(ones: Sequence[Row], others: Sequence[Row], *, rule: str = "") -> Claim:
-    """Claim that central and shuffle trust cost about the same, by the rule of a policy."""
+    """Claim that central and shuffle trust cost about the same under a rule."""
     return all_of(
         f"{rule}central and shuffle trust cost the same at each epsilon, within a quarter",
         [

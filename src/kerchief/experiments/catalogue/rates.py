@@ -21,7 +21,7 @@ SHORT = (FIRST, SECOND)
 
 
 def root_log_exponent(rounds: tuple[int, ...]) -> float:
-    """The exponent by which √T log T grows from the first number of rounds to the last.
+    """Compute the exponent of √T log T from the first number of rounds to the last.
 
     >>> round(root_log_exponent(ROUNDS), 3)
     0.611

@@ -269,7 +269,7 @@ PUBLISHED = PAPER[0]
 
 
 def first_term(rounds: int) -> float:
-    """The first term of Theorem 10 at d = 2, S = L = m = 1, p = 8/9, η = 1/2 and λ = √T.
+    """First term of Theorem 10 at d = 2, S = L = m = 1, p = 8/9, η = 1/2, λ = √T.
 
     >>> round(first_term(20_000))
     132739

@@ -1,7 +1,7 @@
-"""Finished parts on disk, each in a file that is named by what was played.
+"""Finished parts on disk, each in a file named by a digest of its inputs.
 
-A file is whole or not there. One that cannot be read, or holds another part than its name says, is
-played anew.
+A file is complete or absent. A part whose file cannot be read, or holds another part, is played
+again.
 """
 
 from __future__ import annotations
@@ -25,81 +25,90 @@ from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.run import Run
 
-_FACTS = "facts"
-_NAME = re.compile(r"[0-9a-f]{64}\.npz")
-_BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, KerchiefError)
+_FACTS_KEY = "facts"
+_FILE_NAME = re.compile(r"[0-9a-f]{64}\.npz")
+_READ_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    zipfile.BadZipFile,
+    KerchiefError,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A folder of finished parts.
+    """Folder of finished parts.
 
     Attributes:
-        mine: entered before a part is written; raises where the folder is somebody else's.
+        mine: context that is entered before a part is written; it raises if the folder belongs to
+            another run.
     """
 
     folder: Folder
     mine: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def find(self, part: Part) -> Finished | None:
-        """What was recorded when the part was played, if it was."""
+        """Read the result of a part, or return None if there is no valid file."""
         address = part.address()
         try:
-            return _decoded((self.folder.path / f"{address}.npz").read_bytes(), address)
-        except _BROKEN:
+            return _decode((self.folder.path / f"{address}.npz").read_bytes(), address)
+        except _READ_ERRORS:
             return None
 
     def keep(self, part: Part, played: Finished) -> None:
-        """Write down what was recorded; an interrupt leaves the whole file or none."""
+        """Write the result of a part; an interrupt leaves a complete file or none."""
         address = part.address()
-        content = _encoded(played, address, part)
+        content = _encode(played, address, part)
         with self.mine():
             self.folder.write(f"{address}.npz", content)
 
     def clear(self) -> None:
         """Remove every part, and nothing else."""
         for file in self.folder.path.iterdir():
-            if _NAME.fullmatch(file.name):
+            if _FILE_NAME.fullmatch(file.name):
                 self.folder.remove(file.name)
 
 
-def _encoded(played: Finished, address: str, part: Part) -> bytes:
-    """Arrays as they are; everything else as one JSON text."""
+def _encode(result: Finished, address: str, part: Part) -> bytes:
+    """Encode a result: arrays as they are, everything else as one JSON text."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     facts: dict[str, Any] = {}
-    for field in dataclasses.fields(played.run):
-        match getattr(played.run, field.name):
+    for field in dataclasses.fields(result.run):
+        match getattr(result.run, field.name):
             case np.ndarray() as array:
                 arrays[field.name] = array
-            case Mapping() as named:
-                facts[field.name] = list(named)
-                arrays |= {f"{field.name}/{name}": array for name, array in named.items()}
+            case Mapping() as arrays_by_name:
+                facts[field.name] = list(arrays_by_name)
+                arrays |= {f"{field.name}/{name}": array for name, array in arrays_by_name.items()}
             case Guarantee() as spent:
                 facts[field.name] = spent.to_dict()
-            case other:
-                facts[field.name] = other
+            case fact:
+                facts[field.name] = fact
     about = {"cell": str(part.cell.key), "versions": versions(), "machine": machine()}
-    alone = None if played.alone is None else played.alone.to_dict()
-    noise = {"noises": dict(played.noises), "alone": alone}
+    alone = None if result.alone is None else result.alone.to_dict()
+    noise = {"noises": dict(result.noises), "alone": alone}
     text = json.dumps({"address": address, "run": facts, **noise, "about": about})
     stream = io.BytesIO()
-    np.savez_compressed(stream, allow_pickle=False, **arrays, **{_FACTS: np.array(text)})
+    np.savez_compressed(stream, allow_pickle=False, **arrays, **{_FACTS_KEY: np.array(text)})
     return stream.getvalue()
 
 
-def _decoded(content: bytes, address: str) -> Finished:
+def _decode(content: bytes, address: str) -> Finished:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         arrays = dict(stored)
-    document = json.loads(str(arrays.pop(_FACTS)))
+    document = json.loads(str(arrays.pop(_FACTS_KEY)))
     if document["address"] != address:
         raise ValueError("another part")
-    fields: dict[str, Any] = {name: one for name, one in arrays.items() if "/" not in name}
+    fields: dict[str, Any] = {name: array for name, array in arrays.items() if "/" not in name}
     for name, value in document["run"].items():
         match name, value:
             case "spent", dict():
                 fields[name] = Guarantee.from_dict(value)
             case _, list():
-                fields[name] = {one: arrays[f"{name}/{one}"] for one in value}
+                fields[name] = {key: arrays[f"{name}/{key}"] for key in value}
             case _:
                 fields[name] = value
     alone = document["alone"]

@@ -1,4 +1,4 @@
-"""A statistic with a promise about it: the noise that `protect` gives it, and nothing computed."""
+"""Statistic with a privacy guarantee, and the noise that `protect` gives it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kerchief.privatizers.sums import CohortSums
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ball(UnitBall):
-    """The sum over users of a vector in a ball: one user can move it by the diameter.
+    """Sum over users of a vector in a ball, which one user moves by the diameter.
 
     >>> Ball(size=2, diameter=4.0).encode(jnp.array([0.0, 3.0])).tolist()
     [0.0, 2.0]
@@ -57,8 +57,8 @@ Sums: TypeAlias = CohortSums | PrefixSums
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Asking:
-    """As much of a policy as `protect` looks at."""
+class _SingleStatistic:
+    """Policy with one statistic, reduced to what `protect` reads."""
 
     queries: Mapping[str, Query]
     feedback: Feedback = "totals"
@@ -66,51 +66,53 @@ class _Asking:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A statistic whose totals are asked for under a promise, for so many rounds."""
+    """Statistic whose totals are released under a guarantee over a horizon."""
 
     query: Query
     promise: Guarantee
     horizon: int
 
     def protected(self, word: str = BEST) -> Sums:
-        """The privatizer that keeps the promise by the noise of this word."""
+        """Build the privatizer that keeps the guarantee with this mechanism."""
         protection = Protection(guarantee=self.promise, mechanism=word)
-        asking = _Asking(queries={"statistic": self.query})
-        (privatizer,) = protect(asking, protection, horizon=self.horizon).values()
+        policy = _SingleStatistic(queries={"statistic": self.query})
+        (privatizer,) = protect(policy, protection, horizon=self.horizon).values()
         assert isinstance(privatizer, CohortSums | PrefixSums)
         return privatizer
 
     def std(self, word: str = BEST) -> float:
-        """Standard deviation of the noise on each coordinate of one release."""
+        """Return the noise's standard deviation per coordinate of one release."""
         return own_noise(self.protected(word), self.horizon)
 
 
 def own_noise(privatizer: Sums, horizon: int) -> float:
-    """What the noisiest release adds to each coordinate; of prefixes, the worst one's noise.
+    """Return the noise deviation per coordinate of the noisiest release.
 
-    Of the tree the worst prefix is the longest whose length is all ones in binary; all other noise
-    on prefixes grows with their length.
+    Under continual release this is the noise of the worst prefix. For the tree that is the longest
+    prefix whose length is all ones in binary; all other noise on prefixes grows with their length.
     """
     if isinstance(privatizer, PrefixSums):
-        most = privatizer.schedule.capacity(horizon)
-        ones = 2 ** ((most + 1).bit_length() - 1) - 1
-        return max(_after(privatizer, horizon, place) for place in (ones, most))
-    ends = enumerate(_ends(privatizer) or (1,), start=1)
-    totals = (0.0, *(_after(privatizer, end, number) for number, end in ends))
+        last_release = privatizer.schedule.capacity(horizon)
+        all_ones = 2 ** ((last_release + 1).bit_length() - 1) - 1
+        return max(
+            _compute_noise(privatizer, horizon, release) for release in (all_ones, last_release)
+        )
+    ends = enumerate(_get_cohort_ends(privatizer) or (1,), start=1)
+    totals = (0.0, *(_compute_noise(privatizer, end, number) for number, end in ends))
     pairs = itertools.pairwise(totals)
     return max(math.sqrt(now - before) * math.sqrt(now + before) for before, now in pairs)
 
 
 def last_noise(privatizer: Sums, horizon: int) -> float:
-    """Standard deviation of the noise in the last total of a run, on each coordinate."""
-    users = max(_ends(privatizer) or (horizon,))
-    return _after(privatizer, users, privatizer.schedule.capacity(horizon))
+    """Return the noise deviation per coordinate in the last total of a run."""
+    users = max(_get_cohort_ends(privatizer) or (horizon,))
+    return _compute_noise(privatizer, users, privatizer.schedule.capacity(horizon))
 
 
-def _ends(privatizer: Sums) -> tuple[int, ...]:
-    """Where cohorts end; none where every report is released by itself."""
+def _get_cohort_ends(privatizer: Sums) -> tuple[int, ...]:
+    """Return where cohorts end; empty if every report is released by itself."""
     return privatizer.schedule.ends if isinstance(privatizer.schedule, At) else ()
 
 
-def _after(privatizer: Sums, users: int, releases: int) -> float:
+def _compute_noise(privatizer: Sums, users: int, releases: int) -> float:
     return float(privatizer.noise_after(jnp.int32(users), jnp.int32(releases)))

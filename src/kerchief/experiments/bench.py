@@ -1,7 +1,7 @@
-"""How long a decision takes, beside a plain NumPy LinUCB timed in the same run.
+"""Time of a decision, beside a plain NumPy LinUCB timed in the same run.
 
-Candidates and the yardstick are timed in turns, several times over, and the best time of each
-counts, so that both see the same machine.
+Cases and baselines are timed in turns, several times over. The best time of each counts, so that
+all of them see the same machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _START = 1500
 _DECISIONS = 32_000
 INTERACTIVE_ARMS = 20
 
-_finish: Callable[[Replicate], Replicate] = jax.block_until_ready
+_wait_for: Callable[[Replicate], Replicate] = jax.block_until_ready
 
 Watch: TypeAlias = Callable[[str, float], None]
 Timer: TypeAlias = Callable[[], float]
@@ -68,7 +68,7 @@ Timer: TypeAlias = Callable[[], float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is timed: a policy under a trust, with so many arms and replicates at once."""
+    """Timed case: a policy under a trust model, with its arms and replicates."""
 
     policy: str
     trust: str
@@ -77,11 +77,11 @@ class Case:
 
     @property
     def rounds(self) -> int:
-        """Rounds of one timing: fewer for many replicates."""
+        """Number of rounds of one timing; fewer for many replicates."""
         return max(60, min(_HORIZON - _START, _DECISIONS // self.replicates))
 
     def guarantee(self) -> Guarantee:
-        """A usual promise, or none; the noise level does not change the time."""
+        """Build a usual guarantee, or none; the noise level does not change the time."""
         trust = Trust(self.trust)
         epsilon, delta = (math.inf, 0.0) if trust is Trust.NONE else (_EPSILON, _DELTA)
         return Guarantee(epsilon=epsilon, delta=delta, trust=trust, rounds=_HORIZON)
@@ -107,14 +107,14 @@ class Benchmark:
     pinned: int | None
 
     def to_dict(self) -> dict[str, object]:
-        """The figures as JSON; a ratio is to the yardstick with as many arms."""
+        """Return the figures as JSON; a ratio is to the baseline with as many arms."""
         rows = [
-            dataclasses.asdict(case) | self._figures(value, case.arms)
+            dataclasses.asdict(case) | self._describe_time(value, case.arms)
             for case, value in self.cases.items()
         ]
         interactive = [
             {"policy": "linucb", "trust": trust, "noise": "exact"}
-            | self._figures(value, INTERACTIVE_ARMS)
+            | self._describe_time(value, INTERACTIVE_ARMS)
             for trust, value in self.interactive.items()
         ]
         return {
@@ -126,7 +126,7 @@ class Benchmark:
             "versions": versions(),
         }
 
-    def _figures(self, value: float, arms: int) -> dict[str, object]:
+    def _describe_time(self, value: float, arms: int) -> dict[str, object]:
         return {"microseconds": value, "ratio": value / self.yardstick[arms]}
 
 
@@ -139,7 +139,7 @@ def bench(
     pinned: int | None = None,
     watch: Watch | None = None,
 ) -> Benchmark:
-    """Time every case, the yardsticks and interactive use; of some repeats the best counts.
+    """Time every case, the baselines and interactive use; keep the best repeat.
 
     `pinned` is the core that `one_core` pinned this process to, for the record. `watch` is called
     with what is being done and the finished share.
@@ -150,8 +150,10 @@ def bench(
     for name, values in (("arms", arms), ("replicates", replicates)):
         for value in values:
             validate.whole(name, value, high=10**5)
-    timers = _timers(arms, replicates)
-    best = _best(timers, validate.whole("repeats", repeats), watch or (lambda stage, share: None))
+    timers = _prepare_timers(arms, replicates)
+    best = _find_best(
+        timers, validate.whole("repeats", repeats), watch or (lambda stage, share: None)
+    )
     return Benchmark(
         yardstick={key: value for key, value in best.items() if isinstance(key, int)},
         cases={key: value for key, value in best.items() if isinstance(key, Case)},
@@ -164,17 +166,17 @@ def bench(
 def time_run(
     policy: str, trust: str, environment: AnyEnvironment, *, horizon: int, replicates: int
 ) -> float:
-    """Microseconds per decision of one whole run in any world, without compilation."""
+    """Return microseconds per decision of one run, without compilation."""
     private = Trust(trust) is not Trust.NONE
-    who = player(policy, trust=trust, epsilon=_EPSILON) if private else player(policy)
-    cell = Cell(player=who, world="benchmark", delta=_DELTA, horizon=horizon)
-    whole = Part(cell=cell, environment=environment, seed=0, first=0, last=replicates, ticks=1)
-    return whole.play().run.microseconds
+    configuration = player(policy, trust=trust, epsilon=_EPSILON) if private else player(policy)
+    cell = Cell(player=configuration, world="benchmark", delta=_DELTA, horizon=horizon)
+    part = Part(cell=cell, environment=environment, seed=0, first=0, last=replicates, ticks=1)
+    return part.play().run.microseconds
 
 
 @contextlib.contextmanager
 def one_core() -> Iterator[int | None]:
-    """Run on one core, where the system allows it; JAX must not have started yet to obey."""
+    """Pin the process to one core where possible; call it before JAX starts."""
     if not hasattr(os, "sched_setaffinity"):
         yield None
         return
@@ -187,46 +189,50 @@ def one_core() -> Iterator[int | None]:
         os.sched_setaffinity(0, before)
 
 
-def _timers(arms: Sequence[int], replicates: Sequence[int]) -> dict[Key, Callable[[], Timer]]:
-    """How to get each thing ready that is timed."""
-    ready: dict[Key, Callable[[], Timer]] = {}
+def _prepare_timers(
+    arms: Sequence[int], replicates: Sequence[int]
+) -> dict[Key, Callable[[], Timer]]:
+    """Map each timed case to a function that prepares its timer."""
+    preparations: dict[Key, Callable[[], Timer]] = {}
     for count in dict.fromkeys((*arms, INTERACTIVE_ARMS)):
-        ready[count] = partial(_numpy_timer, count)
+        preparations[count] = partial(_build_numpy_timer, count)
     for count, width, (policy, trust) in itertools.product(arms, replicates, _PLAYERS):
         case = Case(policy=policy, trust=trust, arms=count, replicates=width)
-        ready[case] = partial(_loop_timer, case)
+        preparations[case] = partial(_build_loop_timer, case)
     for trust in POLICIES["linucb"].trusts:
-        ready[trust] = partial(_interactive_timer, trust)
-    return ready
+        preparations[trust] = partial(_build_interactive_timer, trust)
+    return preparations
 
 
-def _best(ready: Mapping[Key, Callable[[], Timer]], repeats: int, watch: Watch) -> dict[Key, float]:
-    """Compile everything, then time everything in turns; the best time of each."""
-    steps, done = len(ready) * (repeats + 1), itertools.count(1)
+def _find_best(
+    preparations: Mapping[Key, Callable[[], Timer]], repeats: int, watch: Watch
+) -> dict[Key, float]:
+    """Compile every timer, then time them in turns; return each best time."""
+    steps, step_numbers = len(preparations) * (repeats + 1), itertools.count(1)
     timers: dict[Key, Timer] = {}
-    for key, prepare in ready.items():
-        watch("compiling", next(done) / steps)
+    for key, prepare in preparations.items():
+        watch("compiling", next(step_numbers) / steps)
         timers[key] = prepare()
     best = dict.fromkeys(timers, math.inf)
     for _ in range(repeats):
         for key, timer in timers.items():
-            watch("timing", next(done) / steps)
+            watch("timing", next(step_numbers) / steps)
             best[key] = min(best[key], timer())
     return best
 
 
-def _numpy_timer(arms: int) -> Timer:
+def _build_numpy_timer(arms: int) -> Timer:
     return partial(time_numpy, arms=arms, dim=_DIM)
 
 
-def _interactive_timer(trust: str) -> Timer:
+def _build_interactive_timer(trust: str) -> Timer:
     case = Case(policy="linucb", trust=trust, arms=INTERACTIVE_ARMS, replicates=1)
     problem = make_environment(dim=_DIM, arms=case.arms).problem(_HORIZON)
     return interactive_timer(case.policy, problem, case.guarantee())
 
 
-def _loop_timer(case: Case) -> Timer:
-    """The compiled loop of one case, ready to play; what it releases is paid for first."""
+def _build_loop_timer(case: Case) -> Timer:
+    """Compile the loop of one case, whose releases are charged first."""
     scene = scene_of(case)
     carry = begin(scene, jnp.arange(case.replicates, dtype=jnp.uint32))
     start = jnp.int32(_START)
@@ -235,22 +241,22 @@ def _loop_timer(case: Case) -> Timer:
     def timer() -> float:
         nonlocal carry
         began = time.perf_counter()
-        carry = _finish(play(scene, carry, start))
+        carry = _wait_for(play(scene, carry, start))
         return 1e6 * (time.perf_counter() - began) / (case.rounds * case.replicates)
 
     return timer
 
 
 def scene_of(case: Case) -> Scene:
-    """The players of a case, their whole run charged to a ledger."""
+    """Build the bandits of a case, with their whole run charged to a ledger."""
     entry, guarantee = POLICIES[case.policy], case.guarantee()
     environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)
-    made = arrange(case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee))
-    pay(made.privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
-    assert not isinstance(made.policy, PhasePolicy)
+    bandit = arrange(case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee))
+    pay(bandit.privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
+    assert not isinstance(bandit.policy, PhasePolicy)
     return Scene(
-        policy=made.policy,
-        privatizers=dict(made.privatizers),
+        policy=bandit.policy,
+        privatizers=dict(bandit.privatizers),
         environment=environment,
         seed=jnp.uint32(0),
     )

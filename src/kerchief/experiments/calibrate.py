@@ -1,4 +1,4 @@
-"""The noise that a guarantee needs, and what other ways to keep it would have cost."""
+"""Noise that a guarantee needs, and the cost of the alternatives."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from kerchief.privatizers.schedule import At
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Twin:
-    """The exact noise that a deployment adds.
+    """Exact noise that a deployment adds.
 
     Attributes:
         grid_bits: the grid, the distance between two values that can be released, is 2**-grid_bits;
             None, like the next two, for what adds no noise in whole steps of a grid.
         scale: of the noise in steps; under joint trust that of each seed vector, under shuffle
             trust of all coins of a cohort.
-        std: standard deviation where `Noise.std` is that of the simulated noise.
-        epsilon: what it really costs a user, at the guarantee's delta.
-        refused: why there is none; then all else is None.
+        std: standard deviation of the exact noise, where `Noise.std` is that of simulated noise.
+        epsilon: privacy cost to a user, at the guarantee's delta.
+        refused: reason why there is no exact noise; then all else is None.
     """
 
     grid_bits: int | None = None
@@ -59,24 +59,24 @@ class Twin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What a guarantee costs.
+    """Noise that keeps a guarantee, with its alternatives.
 
     Attributes:
-        word: the mechanism that is used by default, a word of `MECHANISMS_OF` the trust.
+        word: the default mechanism, a name in `MECHANISMS_OF` the trust model.
         kind: the class of its noise.
         sensitivity: how far one user can move the statistic, which has `size` numbers.
         noise_multiplier: standard deviation over sensitivity; under joint trust that of one release
             at the price of all prefixes. None for what is no such noise.
-        kept: what the sums really promise: more than was asked for where one report's promise is
-            the stricter one.
-        alone: what one report promises by itself, where that was asked for.
-        gaussian_noise_multiplier: that of one Gaussian release that promises what is kept; None
+        kept: guarantee of the sums, which is stricter than requested if the guarantee of one
+            report implies more.
+        alone: guarantee of one report by itself, if `local` was given.
+        gaussian_noise_multiplier: that of one Gaussian release with the guarantee `kept`; None
             where delta is 0, which no Gaussian keeps.
         std: standard deviation on each coordinate: of one report, of one cohort's sum (the largest
             cohort's under shuffle trust), or under joint trust of the worst prefix.
         total_std: standard deviation of the noise in the last total of a run.
-        alternatives: every mechanism of the trust, the one used marked; then other ways.
-        views: under shuffle trust, what each word promises against each onlooker.
+        alternatives: every mechanism of the trust model, with the default marked; then other ways.
+        views: under shuffle DP, the guarantees of each mechanism against each observer.
     """
 
     guarantee: Guarantee
@@ -96,7 +96,7 @@ class Noise:
     views: tuple[View, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The answer as JSON."""
+        """Return the answer as JSON."""
         facts = dataclasses.asdict(self)
         mechanism = {"word": facts.pop("word"), "noise": facts.pop("kind")}
         discrete = facts.pop("twin")
@@ -123,17 +123,18 @@ def calibrate(
     sensitivity: float | None = None,
     local: float = math.inf,
 ) -> Noise:
-    """Find the noise for LinUCB's statistic (x xᵀ, y x), or for any statistic of known sensitivity.
+    """Find the noise for LinUCB's statistic, or for any of known sensitivity.
 
-    All of it is read off what `protect` builds. Every user is in one release, once, except under
-    joint trust, where the noise of all prefixes is paid for once.
+    LinUCB's statistic is the sum of (x xᵀ, y x) over users. All figures are those of the privatizer
+    that `protect` builds. Every user is in one release, once, except under joint DP, where the
+    noise of all prefixes is charged once.
 
-    `env`, a word of `ENVIRONMENTS` whose users bring contexts, is the world that bounds x and y;
-    its own length of x and norm of the parameter are taken unless they are given. A sensitivity is
-    in place of the one of (x xᵀ, y x), for a vector of as many numbers.
+    `env`, a name in `ENVIRONMENTS` whose users bring contexts, is the environment that bounds x and
+    y; `dim` and `radius` are its own unless they are given. `sensitivity` replaces that of
+    (x xᵀ, y x), for a vector of the same size.
 
-    `local` is the most epsilon that one report may tell by itself, under shuffle trust: reports are
-    then one bit per number, and both promises are kept.
+    `local` is the largest epsilon of one report by itself, under shuffle DP: reports are then one
+    bit per number, and both guarantees hold.
 
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> answer.word, round(answer.std, 4)
@@ -142,82 +143,89 @@ def calibrate(
     validate.at_least("epsilon", epsilon, 1e-9)
     validate.one_of("trust", trust, ("local", "shuffle", "joint", "central"))
     validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
-    promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
-    query = _query(_problem(env, horizon, dim=dim, radius=radius), sensitivity)
-    plain = Asked(query=query, promise=promise, horizon=horizon)
-    asked = dataclasses.replace(plain, query=dataclasses.replace(query, local=local))
-    used = asked.protected(_usual(asked))
-    std, event = own_noise(used, horizon), None if math.isfinite(local) else used.noises[0].event()
-    cohort = _one_cohort(asked, used)
-    word, words = _words(cohort, std)
-    views = tuple(_views(asked, used))
-    kept, alone = promise, None
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
+    query = _build_query(_build_problem(env, horizon, dim=dim, radius=radius), sensitivity)
+    plain = Asked(query=query, promise=guarantee, horizon=horizon)
+    statistic = dataclasses.replace(plain, query=dataclasses.replace(query, local=local))
+    privatizer = statistic.protected(_choose_default(statistic))
+    std, event = (
+        own_noise(privatizer, horizon),
+        None if math.isfinite(local) else privatizer.noises[0].event(),
+    )
+    cohort = _select_largest_cohort(statistic, privatizer)
+    mechanism, alternatives = _compare_mechanisms(cohort, std)
+    views = tuple(_build_views(statistic, privatizer))
+    total_guarantee, report_guarantee = guarantee, None
     if math.isfinite(local):
-        (view,) = (one for one in views if one.name == word)
-        kept = dataclasses.replace(promise, epsilon=view.sums)
+        (view,) = (view for view in views if view.name == mechanism)
+        total_guarantee = dataclasses.replace(guarantee, epsilon=view.sums)
         assert view.wire is not None
-        alone = Guarantee(epsilon=view.wire, delta=0.0, trust=Trust.LOCAL, rounds=horizon)
+        report_guarantee = Guarantee(
+            epsilon=view.wire, delta=0.0, trust=Trust.LOCAL, rounds=horizon
+        )
     return Noise(
-        guarantee=promise,
-        kept=kept,
-        alone=alone,
-        word=word,
-        kind=type(used.noises[0]).__name__,
+        guarantee=guarantee,
+        kept=total_guarantee,
+        alone=report_guarantee,
+        word=mechanism,
+        kind=type(privatizer.noises[0]).__name__,
         sensitivity=query.sensitivity,
         size=query.size,
         # After any rounding to a grid.
         noise_multiplier=event.noise_multiplier if isinstance(event, Gaussian | Binomial) else None,
-        gaussian_noise_multiplier=gaussian_multiplier(dataclasses.replace(plain, promise=kept)),
+        gaussian_noise_multiplier=gaussian_multiplier(
+            dataclasses.replace(plain, promise=total_guarantee)
+        ),
         std=std,
-        releases=used.schedule.capacity(horizon),
-        total_std=last_noise(used, horizon),
-        twin=_twin(used, promise, horizon),
+        releases=privatizer.schedule.capacity(horizon),
+        total_std=last_noise(privatizer, horizon),
+        twin=_measure_exact_noise(privatizer, guarantee, horizon),
         # None of the other ways has a promise for one report.
-        alternatives=(*words, *(() if math.isfinite(local) else other_ways(cohort, std))),
+        alternatives=(*alternatives, *(() if math.isfinite(local) else other_ways(cohort, std))),
         views=views,
     )
 
 
-def _usual(asked: Asked) -> str:
-    """The word that is used: bits, where one report is to have a promise of its own."""
-    coded = asked.promise.trust is Trust.SHUFFLE and math.isfinite(asked.query.local)
-    return "bit" if coded else BEST
+def _choose_default(statistic: Asked) -> str:
+    """Return the default mechanism: bits where each report has a guarantee."""
+    is_coded = statistic.promise.trust is Trust.SHUFFLE and math.isfinite(statistic.query.local)
+    return "bit" if is_coded else BEST
 
 
-def _views(asked: Asked, used: Sums) -> Iterator[View]:
-    """What the words of shuffle trust promise against each onlooker, in the worst cohort.
+def _build_views(statistic: Asked, privatizer: Sums) -> Iterator[View]:
+    """Yield the guarantees of each shuffle mechanism against each observer.
 
-    The largest tells most by one report. Where reports have a promise of their own, the sums of the
-    smallest tell most; else those of all tell as much as was asked for.
+    One report reveals most in the largest cohort. If reports have a guarantee of their own, the
+    sums of the smallest cohort reveal most; else the sums of every cohort have the requested one.
     """
-    if asked.promise.trust is not Trust.SHUFFLE:
+    if statistic.promise.trust is not Trust.SHUFFLE:
         return
-    assert isinstance(used.schedule, At)
-    least, most = min(used.schedule.sizes), max(used.schedule.sizes)
-    ends = (least, least + most) if math.isfinite(asked.query.local) else (most,)
-    cohorts = dataclasses.replace(asked.query, batches=ends)
-    shown = dataclasses.replace(asked, query=cohorts, horizon=ends[-1])
-    found = (view_of(word, shown) for word in MECHANISMS_OF[Trust.SHUFFLE])
-    yield from (one for one in found if one is not None)
+    assert isinstance(privatizer.schedule, At)
+    smallest, largest = min(privatizer.schedule.sizes), max(privatizer.schedule.sizes)
+    ends = (smallest, smallest + largest) if math.isfinite(statistic.query.local) else (largest,)
+    cohorts = dataclasses.replace(statistic.query, batches=ends)
+    worst_case = dataclasses.replace(statistic, query=cohorts, horizon=ends[-1])
+    views = (view_of(mechanism, worst_case) for mechanism in MECHANISMS_OF[Trust.SHUFFLE])
+    yield from (view for view in views if view is not None)
 
 
 def worlds() -> tuple[str, ...]:
-    """The words of `ENVIRONMENTS` whose users bring contexts."""
+    """Return the names in `ENVIRONMENTS` whose users bring contexts."""
     return tuple(name for name, entry in ENVIRONMENTS.items() if entry.problem is Problem)
 
 
-def _problem(env: str, horizon: int, **options: Any) -> Problem:
-    """The public facts of a world whose users bring contexts."""
+def _build_problem(env: str, horizon: int, **options: Any) -> Problem:
+    """Build the problem of an environment whose users bring contexts."""
     if ENVIRONMENTS[env].problem is not Problem:
-        known = ", ".join(worlds())
-        raise InvalidValue(f"env is {env!r}, whose users bring no contexts; choose one of {known}")
+        names = ", ".join(worlds())
+        raise InvalidValue(f"env is {env!r}, whose users bring no contexts; choose one of {names}")
     problem = ENVIRONMENTS[env].make(**options).problem(horizon)
     assert isinstance(problem, Problem)
     return problem
 
 
-def _query(problem: Problem, sensitivity: float | None) -> Query:
-    """LinUCB's statistic, or a vector of the same length that a user can move so far."""
+def _build_query(problem: Problem, sensitivity: float | None) -> Query:
+    """Build LinUCB's statistic, or a ball of its size with this sensitivity."""
     query = Regression.of(problem)
     if sensitivity is None:
         return query
@@ -225,43 +233,59 @@ def _query(problem: Problem, sensitivity: float | None) -> Query:
     return Ball(size=query.size, diameter=sensitivity)
 
 
-def _one_cohort(asked: Asked, used: Sums) -> Asked:
-    """Under shuffle trust the largest cohort alone: it is the noisiest, and all are slow to price.
+def _select_largest_cohort(statistic: Asked, privatizer: Sums) -> Asked:
+    """Keep only the largest cohort under shuffle DP, which is the noisiest.
 
-    Elsewhere noise does not depend on the size of a cohort.
+    Pricing every cohort is slow. Under other trust models the noise does not depend on the size of
+    a cohort.
     """
-    if asked.promise.trust is not Trust.SHUFFLE:
-        return asked
-    assert isinstance(used.schedule, At)
-    largest = max(used.schedule.sizes)
-    query = dataclasses.replace(asked.query, batches=(largest,))
-    return dataclasses.replace(asked, query=query, horizon=largest)
+    if statistic.promise.trust is not Trust.SHUFFLE:
+        return statistic
+    assert isinstance(privatizer.schedule, At)
+    largest = max(privatizer.schedule.sizes)
+    query = dataclasses.replace(statistic.query, batches=(largest,))
+    return dataclasses.replace(statistic, query=query, horizon=largest)
 
 
-def _words(asked: Asked, used: float) -> tuple[str, tuple[Alternative, ...]]:
-    """Which word the default stands for, and a row for every word."""
+def _compare_mechanisms(
+    statistic: Asked, default_std: float
+) -> tuple[str, tuple[Alternative, ...]]:
+    """Return the mechanism that `best` stands for, and a row for each."""
     rows = {
-        word: tried(word, partial(asked.std, word), used, note=entry.summary)
-        for word, entry in MECHANISMS_OF[asked.promise.trust].items()
+        mechanism: tried(
+            mechanism, partial(statistic.std, mechanism), default_std, note=entry.summary
+        )
+        for mechanism, entry in MECHANISMS_OF[statistic.promise.trust].items()
     }
-    found = next((word for word in rows if word != BEST and rows[word].std == used), _usual(asked))
-    if found != BEST:
+    default = next(
+        (
+            mechanism
+            for mechanism in rows
+            if mechanism != BEST and rows[mechanism].std == default_std
+        ),
+        _choose_default(statistic),
+    )
+    if default != BEST:
         del rows[BEST]
-    marked = (dataclasses.replace(row, used=word == found) for word, row in rows.items())
-    return found, tuple(marked)
+    marked = (
+        dataclasses.replace(row, used=mechanism == default) for mechanism, row in rows.items()
+    )
+    return default, tuple(marked)
 
 
-def _twin(used: Sums, promise: Guarantee, horizon: int) -> Twin:
-    """What a deployment adds, and what a ledger with the promise as its budget charges for it."""
-    ledger = MemoryLedger(promise)
+def _measure_exact_noise(privatizer: Sums, guarantee: Guarantee, horizon: int) -> Twin:
+    """Measure the exact noise of a deployment and its charge to a ledger."""
+    ledger = MemoryLedger(guarantee)
     try:
-        exact = used.exact()
+        exact = privatizer.exact()
         pay({"statistic": exact}, ledger, horizon=horizon)
     except KerchiefError as refusal:
         return Twin(refused=str(refusal))
     twin = Twin(std=own_noise(exact, horizon), epsilon=ledger.spent().epsilon)
     (noise,) = exact.noises
-    own = noise.seeds[0] if isinstance(noise, ExactContinualNoise) else noise
-    if not isinstance(own, ExactGaussian | ExactLaplace | ExactBinomial):
+    source = noise.seeds[0] if isinstance(noise, ExactContinualNoise) else noise
+    if not isinstance(source, ExactGaussian | ExactLaplace | ExactBinomial):
         return twin
-    return dataclasses.replace(twin, grid_bits=own.grid_bits, grid=own.grid, scale=own.scale)
+    return dataclasses.replace(
+        twin, grid_bits=source.grid_bits, grid=source.grid, scale=source.scale
+    )

@@ -31,7 +31,7 @@ Finding: TypeAlias = tuple[Truth, str]
 RECORDED: tuple[Recorded, ...] = ("holds", "does not hold here")
 
 # How far a slope may be off, with two standard errors against it.
-_OFF = 0.07
+_SLOPE_TOLERANCE = 0.07
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of a claim, with the figures that were seen, or why it was not judged.
+    """Outcome of a claim, with the observed figures or why it was not judged.
 
     Attributes:
         recorded: the verdict that the catalogue records, which is "holds" for a claim of ours.
@@ -120,28 +120,30 @@ class Verdict:
         if self.source == "ours":
             return self.claim
         return (
-            f"{self.claim} (paper, {self.place}): recorded as {self.recorded}, and {self._today()}"
+            f"{self.claim} (paper, {self.place}): recorded as {self.recorded}, and "
+            f"{self._describe_outcome()}"
         )
 
-    def _today(self) -> str:
+    def _describe_outcome(self) -> str:
         return "is undecided" if self.outcome == "undecided" else self.outcome
 
 
 def judge(claim: Claim, results: Results, *, large_enough: bool, full: bool = True) -> Verdict:
-    """Test a claim, if the run has its size and its rows; `full` says that the run is at full size.
+    """Test a claim if the run is large enough and has all of its rows.
 
-    The record of a paper's claim is confirmed by the same verdict. An undecided one neither
-    confirms nor contradicts it below full size; at full size it counts as a difference.
+    `full` says that the run is at full size. The record of a paper's claim is confirmed by an equal
+    verdict. An undecided verdict neither confirms nor contradicts the record below full size; at
+    full size it counts as a difference.
     """
     outcome: Outcome = "not judged"
     confirmed = True
     if not large_enough:
-        seen = "not judged at this size"
+        observed = "not judged at this size"
     elif any(key not in results for key in claim.needs):
-        seen = "not all of its rows were finished"
+        observed = "not all of its rows were finished"
     else:
-        truth, seen = claim.test(results)
-        outcome = _outcome(truth, claim.source)
+        truth, observed = claim.test(results)
+        outcome = _classify_truth(truth, claim.source)
         confirmed = outcome == claim.recorded or (outcome == "undecided" and not full)
     return Verdict(
         claim=claim.sentence,
@@ -150,11 +152,11 @@ def judge(claim: Claim, results: Results, *, large_enough: bool, full: bool = Tr
         outcome=outcome,
         recorded=claim.recorded,
         confirmed=confirmed,
-        seen=seen,
+        seen=observed,
     )
 
 
-def _outcome(truth: Truth, source: Source) -> Outcome:
+def _classify_truth(truth: Truth, source: Source) -> Outcome:
     if truth:
         return "holds"
     if source == "ours":
@@ -163,7 +165,7 @@ def _outcome(truth: Truth, source: Source) -> Outcome:
 
 
 def _decide(gap: float, margin: float) -> Truth:
-    """Whether a gap is at least 0, with a margin against each of the two answers.
+    """Decide whether a gap is at least 0, with a margin against both answers.
 
     >>> _decide(3.0, 2.0), _decide(-3.0, 2.0), _decide(-1.0, 2.0)
     (True, False, None)
@@ -173,51 +175,60 @@ def _decide(gap: float, margin: float) -> Truth:
     return False if gap < -margin else None
 
 
-def _all(truths: Iterable[Truth]) -> Truth:
-    """Whether all are true: one that is false suffices against it.
+def _combine_truths(truths: Iterable[Truth]) -> Truth:
+    """Combine truths: all must be true, and one false truth decides.
 
-    >>> _all([True, None, False]), _all([True, None]), _all([True, True])
-    (False, None, True)
+    >>> [_combine_truths(truths) for truths in ([True, None, False], [True, None], [True, True])]
+    [False, None, True]
     """
-    known = list(truths)
-    return False if False in known else None if None in known else True
+    values = list(truths)
+    return False if False in values else None if None in values else True
 
 
 class Row(Key):
-    """The row of a player in a world, of which something is claimed."""
+    """Row of a player in an environment, about which claims are made."""
 
     __slots__ = ()
 
     def at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-        """The regret is at most the bound."""
-        words = f"at most {amount(bound)}"
-        return self._claim(words, lambda mean: bound - mean, errors, quick)
+        """Claim that the regret is at most the bound."""
+        statement = f"at most {amount(bound)}"
+        return self._claim_about_mean(statement, lambda mean: bound - mean, errors, quick)
 
     def at_least(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-        """The regret is at least the bound."""
-        words = f"at least {amount(bound)}"
-        return self._claim(words, lambda mean: mean - bound, errors, quick)
+        """Claim that the regret is at least the bound."""
+        statement = f"at least {amount(bound)}"
+        return self._claim_about_mean(statement, lambda mean: mean - bound, errors, quick)
 
     def within(
         self, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
     ) -> Claim:
-        """The regret is what a paper printed, up to a share of it."""
-        words, most = f"within {100 * share:g} % of the printed {amount(printed)}", share * printed
-        return self._claim(words, lambda mean: most - abs(mean - printed), errors, quick)
+        """Claim that the regret is a paper's printed one, up to a share of it."""
+        statement, tolerance = (
+            f"within {100 * share:g} % of the printed {amount(printed)}",
+            share * printed,
+        )
+        return self._claim_about_mean(
+            statement, lambda mean: tolerance - abs(mean - printed), errors, quick
+        )
 
-    def _claim(
-        self, words: str, gap: Callable[[float], float], errors: float, quick: bool
+    def _claim_about_mean(
+        self, statement: str, gap: Callable[[float], float], errors: float, quick: bool
     ) -> Claim:
-        """A claim about the mean regret, which holds where the gap is at least 0."""
+        """Build a claim on the mean regret that holds if the gap is at least 0."""
 
         def test(row: Result) -> Finding:
-            return _decide(gap(row.regret.mean), errors * _error(row)), row.regret.text()
+            return _decide(
+                gap(row.regret.mean), errors * _get_standard_error(row)
+            ), row.regret.text()
 
-        return self._of_row(words, test, quick)
+        return self._claim_about_row(statement, test, quick)
 
-    def _of_row(self, words: str, test: Callable[[Result], Finding], quick: bool) -> Claim:
-        """A claim about this row alone."""
-        sentence = f"{self}: {words}"
+    def _claim_about_row(
+        self, statement: str, test: Callable[[Result], Finding], quick: bool
+    ) -> Claim:
+        """Build a claim about this row alone."""
+        sentence = f"{self}: {statement}"
         return Claim(
             sentence=sentence, needs=(self,), test=lambda results: test(results[self]), quick=quick
         )
@@ -225,14 +236,14 @@ class Row(Key):
     def below(
         self, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
     ) -> Claim:
-        """The regret is below another, or below a multiple of it."""
+        """Claim that the regret is below that of another row, or a multiple of it."""
 
         def test(results: Results) -> Finding:
             low, high = results[self], results[upper]
-            error = math.hypot(_error(low), times * _error(high))
-            least = _decide(low.regret.mean - times * high.regret.mean, errors * error)
-            below = None if least is None else not least
-            return below, f"{low.regret.text()} against {high.regret.text()}"
+            error = math.hypot(_get_standard_error(low), times * _get_standard_error(high))
+            is_at_least = _decide(low.regret.mean - times * high.regret.mean, errors * error)
+            is_below = None if is_at_least is None else not is_at_least
+            return is_below, f"{low.regret.text()} against {high.regret.text()}"
 
         multiple = "" if times == 1 else f"{times:g} times "
         sentence = f"{self}: below {multiple}{upper}"
@@ -241,48 +252,48 @@ class Row(Key):
     def below_uniform(
         self, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
     ) -> Claim:
-        """The regret is below a multiple of that of uniform play in the same world."""
+        """Claim that the regret is below a multiple of that of uniform play."""
         uniform = at(player("uniform"), self.world)
         return self.below(uniform, times=times, errors=errors, quick=quick)
 
     def names_best(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-        """At least this share of the replicates named the best arm at the end."""
+        """Claim that this share of replicates names the best arm at the end."""
 
         def test(row: Result) -> Finding:
-            found = 0.0 if row.right is None else row.right
-            margin = errors * _share_error(row, found)
-            return _decide(found - share, margin), f"{100 * found:.1f} %"
+            right_share = 0.0 if row.right is None else row.right
+            margin = errors * _compute_share_error(row, right_share)
+            return _decide(right_share - share, margin), f"{100 * right_share:.1f} %"
 
-        words = f"names the best arm in at least {100 * share:g} % of the runs"
-        return self._of_row(words, test, quick)
+        statement = f"names the best arm in at least {100 * share:g} % of the runs"
+        return self._claim_about_row(statement, test, quick)
 
     def p95_at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-        """At most one run in twenty loses more than the bound."""
+        """Claim that at most one run in twenty loses more than the bound."""
 
         def test(row: Result) -> Finding:
-            margin = 100 * errors * _share_error(row, 0.95)
+            margin = 100 * errors * _compute_share_error(row, 0.95)
             low = row.percentile(max(0.0, 95.0 - margin))
             high = row.percentile(min(100.0, 95.0 + margin))
             truth = None if low <= bound < high else high <= bound
             return truth, f"p95 {amount(row.regret.p95)}"
 
-        return self._of_row(f"95th percentile at most {amount(bound)}", test, quick)
+        return self._claim_about_row(f"95th percentile at most {amount(bound)}", test, quick)
 
 
 def at(player: Player, world: str) -> Row:
-    """The row of a player in a world."""
+    """Return the row of a player in an environment."""
     return Row(player, world)
 
 
 def rows(players: Iterable[Player], *worlds: str) -> list[Row]:
-    """The rows of all these players, world by world."""
-    return [at(one, world) for world, one in itertools.product(worlds, players)]
+    """Return the rows of all players, environment by environment."""
+    return [at(configuration, world) for world, configuration in itertools.product(worlds, players)]
 
 
 def each_at_most(
     keys: Sequence[Row], bounds: Sequence[float], *, errors: float = 2.0
 ) -> tuple[Claim, ...]:
-    """Every regret is at most its own bound."""
+    """Claim for each row that its regret is at most its own bound."""
     pairs = zip(keys, bounds, strict=True)
     return tuple(row.at_most(bound, errors=errors) for row, bound in pairs)
 
@@ -295,18 +306,18 @@ def all_below(
     times: float = 1.0,
     errors: float = 3.0,
 ) -> Claim:
-    """One sentence for many pairs: in each, one regret is below a multiple of the other."""
+    """Claim in one sentence that each lower row is below its upper row."""
     pairs = zip(lower, upper, strict=True)
     return all_of(sentence, [low.below(high, times=times, errors=errors) for low, high in pairs])
 
 
 def falling(keys: Sequence[Row], *, errors: float = 3.0, quick: bool = False) -> Claim:
-    """The regret falls from each row to the next."""
+    """Claim that the regret falls from each row to the next."""
     steps = [after.below(before, errors=errors) for before, after in itertools.pairwise(keys)]
 
     def test(results: Results) -> Finding:
-        seen = ", ".join(results[key].regret.text() for key in keys)
-        return _all(step.test(results)[0] for step in steps), seen
+        regrets = ", ".join(results[key].regret.text() for key in keys)
+        return _combine_truths(step.test(results)[0] for step in steps), regrets
 
     worlds = list(dict.fromkeys(key.world for key in keys))
     names = [key.player.label() if len(worlds) == 1 else str(key) for key in keys]
@@ -316,52 +327,61 @@ def falling(keys: Sequence[Row], *, errors: float = 3.0, quick: bool = False) ->
 
 
 def slope(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim:
-    """Regret grows with the number of rounds as a power of it, with this exponent.
+    """Claim that regret grows as this power of the number of rounds.
 
-    The rows are of worlds that differ in their horizons alone.
+    The rows are of environments that differ only in their horizons.
     """
-    words = f"as rounds^{exponent:.3g}"
-    return _of_slope(keys, words, lambda found: _OFF - abs(found - exponent), quick)
+    statement = f"as rounds^{exponent:.3g}"
+    return _claim_about_slope(
+        keys, statement, lambda estimate: _SLOPE_TOLERANCE - abs(estimate - exponent), quick
+    )
 
 
 def no_steeper(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim:
-    """Regret grows no faster than this power of the number of rounds: a bound from above."""
-    words = f"no faster than rounds^{exponent:.3g}"
-    return _of_slope(keys, words, lambda found: exponent + _OFF - found, quick)
+    """Claim that regret grows at most as this power of the number of rounds."""
+    statement = f"no faster than rounds^{exponent:.3g}"
+    return _claim_about_slope(
+        keys, statement, lambda estimate: exponent + _SLOPE_TOLERANCE - estimate, quick
+    )
 
 
-def _of_slope(keys: Sequence[Key], words: str, gap: Callable[[float], float], quick: bool) -> Claim:
-    """A claim about how fast the regret of one player grows: it holds where the gap is positive."""
+def _claim_about_slope(
+    keys: Sequence[Key], statement: str, gap: Callable[[float], float], quick: bool
+) -> Claim:
+    """Build a claim on the growth of regret that holds if the gap is positive."""
 
     def test(results: Results) -> Finding:
-        found, error = _slope([results[key] for key in keys])
-        return _decide(gap(found), 2 * error), f"{found:.3f} ± {error:.3f}"
+        estimate, error = _fit_slope([results[key] for key in keys])
+        return _decide(gap(estimate), 2 * error), f"{estimate:.3f} ± {error:.3f}"
 
     worlds = ", ".join(key.world for key in keys)
-    sentence = f"{keys[0].player.label()} ({worlds}): regret grows {words}, within {_OFF:g}"
+    sentence = (
+        f"{keys[0].player.label()} ({worlds}): regret grows {statement}, within "
+        f"{_SLOPE_TOLERANCE:g}"
+    )
     return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
 
 
-def _slope(rows: Sequence[Result]) -> tuple[float, float]:
-    """The least-squares slope of log regret against log rounds, and its standard error.
+def _fit_slope(rows: Sequence[Result]) -> tuple[float, float]:
+    """Fit the slope of log regret against log rounds, with its standard error.
 
-    The error follows from those of the means, which are independent up to common worlds.
+    The error follows from those of the means, which are independent up to common environments.
     """
     places = [math.log(row.cell.horizon) for row in rows]
     mean = sum(places) / len(places)
     square = sum((place - mean) ** 2 for place in places)
     weights = [(place - mean) / square for place in places]
-    found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
-    shares = [_error(row) / row.regret.mean for row in rows]
-    return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
+    estimate = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
+    shares = [_get_standard_error(row) / row.regret.mean for row in rows]
+    return estimate, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
 
 
 def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:
-    """The ledger charged the worst-off user of each protected row no more than was asked for."""
+    """Claim that no private row was charged more than its budget."""
 
     def test(results: Results) -> Finding:
         private = [results[key] for key in keys]
-        broken = [f"{row.cell.key} spent {row.bill()}" for row in private if not _in_budget(row)]
+        broken = [f"{row.cell.key} spent {row.bill()}" for row in private if not _is_in_budget(row)]
         return not broken, "; ".join(broken) or f"{len(private)} rows in budget"
 
     sentence = "no private row spent more than was asked for"
@@ -369,29 +389,31 @@ def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:
 
 
 def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Claim:
-    """One sentence for many claims: all of them hold."""
+    """Claim in one sentence that all of these claims hold."""
 
     def test(results: Results) -> Finding:
         findings = [(claim.sentence, *claim.test(results)) for claim in claims]
-        truth = _all(holds for _, holds, _ in findings)
-        broken = [f"{name}, but {seen}" for name, holds, seen in findings if holds is not True]
-        return truth, "; ".join(broken or (seen for _, _, seen in findings))
+        truth = _combine_truths(holds for _, holds, _ in findings)
+        broken = [
+            f"{name}, but {figures}" for name, holds, figures in findings if holds is not True
+        ]
+        return truth, "; ".join(broken or (figures for _, _, figures in findings))
 
     needs = dict.fromkeys(key for claim in claims for key in claim.needs)
     return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
 
 
-def _share_error(row: Result, found: float) -> float:
-    """The standard error of a share; where all replicates agree, that of one that does not."""
-    return math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
+def _compute_share_error(row: Result, share: float) -> float:
+    """Compute the standard error of a share, as if at least one run differed."""
+    return math.sqrt(max(share * (1 - share), 1 / row.replicates) / row.replicates)
 
 
-def _error(row: Result) -> float:
-    """The standard error; a single replicate tells nothing."""
+def _get_standard_error(row: Result) -> float:
+    """Return the standard error, which is infinite for a single replicate."""
     return math.inf if row.regret.se is None else row.regret.se
 
 
-def _in_budget(row: Result) -> bool:
+def _is_in_budget(row: Result) -> bool:
     if row.cell.asked is None or row.spent is None:
         return False
     (epsilon, delta), (spent, spent_delta) = row.cell.asked, row.spent

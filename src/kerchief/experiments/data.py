@@ -1,4 +1,4 @@
-"""What a comparison says about a world of data."""
+"""Descriptions of data sets that a comparison plays on."""
 
 from __future__ import annotations
 
@@ -19,50 +19,51 @@ WorldOfData: TypeAlias = Supervised | Replay
 
 
 def entry_of(data: WorldOfData) -> EnvironmentEntry:
-    """Data as a world beside those that have a name."""
+    """Build the registry entry of an environment made of data."""
     problem = data.problem(1)
     return EnvironmentEntry(
-        factory=functools.partial(_given, data),
+        factory=functools.partial(_return_data, data),
         summary="users and their rewards are given",
         problem=type(problem),
         actions=actions_of(problem),
     )
 
 
-def _given(data: WorldOfData, /) -> WorldOfData:
+def _return_data(data: WorldOfData, /) -> WorldOfData:
     return data
 
 
 def size_of(data: WorldOfData) -> str:
-    """How many users, features and arms there are."""
+    """Describe how many users, features and arms the data have."""
     rows = "logged decisions" if isinstance(data, Replay) else "users"
     return f"{data.rows} {rows}, {data.problem(1).dim} coordinates, {data.count} arms"
 
 
 def parameters_of(data: WorldOfData) -> dict[str, object]:
-    """How they were declared, in the words of the command line."""
+    """Return how the data were declared, in the words of the command line."""
     pairs = data.origin.parameters
-    return {name: list(one) if isinstance(one, tuple) else one for name, one in pairs}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
 
 def rounds_of(data: WorldOfData) -> int:
-    """As many rounds as there are users; of logs, as many as agree with a bandit on average."""
+    """Return the number of users; of logs, the expected number of matches."""
     return data.rounds if isinstance(data, Replay) else data.rows
 
 
 def told_of(data: WorldOfData) -> Iterator[str]:
-    """Sentences: how large they are, what declared bounds did to them, and where arms come from.
+    """Yield sentences on the size of the data, their clipping and their arms.
 
-    What was clipped is for simulations alone, since it is not private.
+    The share of clipped rows is not private, so show it in simulations only.
     """
-    told = data.origin
-    worst = sorted(told.shares, key=lambda pair: -pair[1])[:3]
-    most = ", ".join(f"{name} in {100 * share:.2g} %" for name, share in worst)
+    origin = data.origin
+    worst = sorted(origin.shares, key=lambda pair: -pair[1])[:3]
+    clipped_shares = ", ".join(f"{name} in {100 * share:.2g} %" for name, share in worst)
     yield (
-        f"{told.name} has {size_of(data)}; declared bounds cut {100 * told.clipped:.2g} % of the "
-        f"rows{most and f' ({most})'}, a number that is read off the data and is not private."
+        f"{origin.name} has {size_of(data)}; declared bounds cut {100 * origin.clipped:.2g} % of "
+        f"the rows{clipped_shares and f' ({clipped_shares})'}, a number that is read off the data "
+        "and is not private."
     )
-    label = dict(told.parameters).get("label", "=")
+    label = dict(origin.parameters).get("label", "=")
     if "=" not in label:
         yield f"The arms are the labels in column {label!r}: what is offered, and so public."
     if isinstance(data, Replay):
@@ -83,7 +84,7 @@ def told_of(data: WorldOfData) -> Iterator[str]:
 
 
 def declared_facts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that options declare where users alone have features, without reading the data.
+    """Return the problem's facts that options declare, without reading the data.
 
     >>> declared_facts({"features": ["age=18:90", "plan=basic|gold"], "label": "item=news|sport"})
     {'dim': 3, 'constant': 0.5, 'arms': 2}
@@ -92,22 +93,24 @@ def declared_facts(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     if {"declare", "arm-features"} & options.keys():
         return {}
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if options.get("features"):
         bounds = {
             "norm": options.get("norm"),
             "intercept": options.get("intercept", RANGED_CONSTANT),
         }
-        declared = Declaration.of(options["features"], **bounds)
-        if not any("*" in name for name in declared.names):
-            found["dim"] = declared.dim
-        found["constant"] = float(declared.intercept)
+        declaration = Declaration.of(options["features"], **bounds)
+        if not any("*" in name for name in declaration.names):
+            facts["dim"] = declaration.dim
+        facts["constant"] = float(declaration.intercept)
     for name in ("label", "action"):
-        _, _, words = str(options.get(name, "")).partition("=")
-        if words:
-            found["arms"] = len(words_of(words))
+        _, _, choices = str(options.get(name, "")).partition("=")
+        if choices:
+            facts["arms"] = len(words_of(choices))
     columns = options.get("rewards", [])
     texts = columns if isinstance(columns, list) else [str(columns)]
     if texts:
-        found["arms"] = sum(len([one for one in parted(str(text), ",") if one]) for text in texts)
-    return found
+        facts["arms"] = sum(
+            len([part for part in parted(str(text), ",") if part]) for text in texts
+        )
+    return facts

@@ -33,31 +33,32 @@ from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
 from kerchief.roles.arrange import own_word
 from kerchief.simulation.run import AnyEnvironment
 
-_NAMED = ("dim", "arms", "radius", "fewest", "noise")
+_ENVIRONMENT_FIELDS = ("dim", "arms", "radius", "fewest", "noise")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison(Plan):
-    """Policies x trusts x epsilons, in one world or in several that differ in their contexts.
+    """Policies x trust models x epsilons in one or several environments.
 
-    The fields are the options of `kerchief compare`, which explains them. Those of the world that
-    are None are the world's own, and every value is checked: an error is one line.
+    The fields are the options of `kerchief compare`, which explains them. An option of the
+    environment that is None has the environment's own value. Every value is checked; an error
+    message is one line.
 
     Attributes:
-        data: a world of data, from `from_supervised` or `from_logs`, in place of all fields down to
-            `options`; see `Comparison.on`.
-        env: the world, a word of `ENVIRONMENTS`; by default the policies' own.
-        contexts: where arms come from, in worlds that have contexts; each is a comparison of its
+        data: data from `from_supervised` or `from_logs`, in place of all fields down to `options`;
+            see `Comparison.on`.
+        env: the environment, a name in `ENVIRONMENTS`; by default the policies' own.
+        contexts: sources of arms, in environments that have contexts; each is a comparison of its
             own.
         fewest: the fewest arms in a round; None for always `arms`.
-        options: further options of the world, such as ("gap", 0.1).
-        project: onto how many numbers features are projected before a bandit sees them.
-        trusts: the words under which each policy plays; by default all that it supports.
-        continual: the word of the noise in rows of joint trust, as `shuffling`, `randomizer` and
-            `curator` are of shuffle, local and central trust; None for each policy's own, which is
-            `best`, or the paper's for a paper's own version.
+        options: further options of the environment, such as ("gap", 0.1).
+        project: number of coordinates onto which features are projected before a bandit sees them.
+        trusts: the trust models of each policy; by default all that it supports.
+        continual: the mechanism in rows of joint DP, as `shuffling`, `randomizer` and `curator` are
+            of shuffle, local and central DP; None for each policy's own, which is `best`, or the
+            paper's for a paper's own version.
         numbers: parameters of the policies that are replaced, such as ("exploration", 1.0).
-        epsilons: of the private ones, as is delta.
+        epsilons: of the private rows, as is delta.
 
     >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
     >>> [cell.label() for cell in small.cells()]
@@ -106,19 +107,19 @@ continuum
             problem = self.environment(cell.world).problem(self.horizon)
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             try:
-                made = arranged(cell, problem)
+                bandit = arranged(cell, problem)
             except InvalidValue:
                 if self.data is None:
                     self._check_world(cell.player.policy)
                 raise
-            if made.policy.feedback != "phases":
+            if bandit.policy.feedback != "phases":
                 # Some noise is only refused when its bill is made.
-                for privatizer in made.privatizers.values():
+                for privatizer in bandit.privatizers.values():
                     privatizer.charges(self.horizon)
 
     @classmethod
-    def on(cls, data: WorldOfData, *, horizon: int | None = None, **declared: Any) -> Comparison:
-        """A comparison on data, by default of as many rounds as there are users.
+    def on(cls, data: WorldOfData, *, horizon: int | None = None, **fields: Any) -> Comparison:
+        """Build a comparison on data, by default with one round per user.
 
         >>> from kerchief.data import from_supervised
         >>> people = {"age": [20, 70, 35, 51], "plan": ["basic", "gold", "basic", "gold"]}
@@ -126,13 +127,13 @@ continuum
         >>> Comparison.on(world, trusts=("joint",), epsilons=(1.0,)).horizon
         4
         """
-        return cls(data=data, horizon=rounds_of(data) if horizon is None else horizon, **declared)
+        return cls(data=data, horizon=rounds_of(data) if horizon is None else horizon, **fields)
 
     name, title = "compare", "What privacy costs a bandit"
 
     @functools.cached_property
     def world(self) -> str:
-        """The word of the world: the one that was asked for, or the home of the first policy."""
+        """Name of the environment: `env`, or the home of the first policy."""
         if self.data is not None:
             return self.data.origin.name
         if self.env is not None:
@@ -141,126 +142,131 @@ continuum
         return next((home for home in homes if home is not None), "linear")
 
     @functools.cached_property
-    def _names(self) -> tuple[str, ...]:
-        """The policies by their own names, where `best` is the one for this world."""
-        return tuple(_own_name(one, self._entry) for one in self.policies)
+    def _own_names(self) -> tuple[str, ...]:
+        """Names of the policies, with `best` resolved for this environment."""
+        return tuple(_resolve_name(name, self._entry) for name in self.policies)
 
     @property
     def _entry(self) -> EnvironmentEntry:
-        """The facts about the world: those of the registry, or of the data."""
+        """Registry entry of the environment, or one built from the data."""
         return ENVIRONMENTS[self.world] if self.data is None else entry_of(self.data)
 
     def lead(self) -> str:
-        """The policies and the worlds."""
-        options = {name: value for name, value in self._options().items() if name != "contexts"}
+        """Describe the policies and the environment in one sentence."""
+        options = {name: value for name, value in self._get_options().items() if name != "contexts"}
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
         world = f"the {self.world} world ({facts})"
         if self.data is not None:
             world = f"{self.world} ({size_of(self.data)})"
-        said = [
+        labels = [
             own if own == name else f"{name} ({own})"
-            for own, name in zip(self._names, self.policies, strict=True)
+            for own, name in zip(self._own_names, self.policies, strict=True)
         ]
         return (
-            f"{', '.join(said)} in {world}: "
+            f"{', '.join(labels)} in {world}: "
             f"{self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
         )
 
     def caption(self, world: str) -> str:
-        """Worlds are named by their contexts, where these have any, and data by their file."""
+        """Name an environment by its contexts if it has any, or data by their file."""
         if self.data is not None:
             return world
-        return f"{world} contexts" if self._contextual else f"{world} world"
+        return f"{world} contexts" if self._has_contexts else f"{world} world"
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell, yardsticks and non-private parents first, none twice."""
+        """Return each cell once, baselines and non-private counterparts first."""
         return tuple(
             dict.fromkeys(
-                Cell(player=one, world=world, delta=self.delta, horizon=self.horizon)
-                for world in (self.contexts if self._contextual else (self.world,))
-                for one in self._players()
+                Cell(player=configuration, world=world, delta=self.delta, horizon=self.horizon)
+                for world in (self.contexts if self._has_contexts else (self.world,))
+                for configuration in self._generate_players()
             )
         )
 
     def environment(self, world: str) -> AnyEnvironment:
-        """The world of one kind of contexts, or the only one."""
+        """Return the environment with these contexts, or the only one."""
         return self._environments[world]
 
     @functools.cached_property
     def _environments(self) -> Mapping[str, AnyEnvironment]:
-        entry, options = self._entry, dict(self._given())
-        made: dict[str, Any] = (
+        entry, options = self._entry, dict(self._get_chosen_options())
+        environments: dict[str, Any] = (
             {self.world: entry.make(**options)}
-            if not self._contextual
-            else {one: entry.make(contexts=one, **options) for one in self.contexts}
+            if not self._has_contexts
+            else {contexts: entry.make(contexts=contexts, **options) for contexts in self.contexts}
         )
         if self.project is None:
-            return made
-        return {name: Projected.of(world=one, onto=self.project) for name, one in made.items()}
+            return environments
+        return {
+            name: Projected.of(world=environment, onto=self.project)
+            for name, environment in environments.items()
+        }
 
     @functools.cached_property
     def shortened(self) -> Mapping[str, Shortened]:
-        """What the projection costs in each world."""
-        found = {}
+        """Cost of the projection in each environment."""
+        projections = {}
         for name, world in self._environments.items():
             if isinstance(world, Projected):
-                found[name] = loss_of(world, horizon=self.horizon, seed=self.seed)
-        return found
+                projections[name] = loss_of(world, horizon=self.horizon, seed=self.seed)
+        return projections
 
     def note(self) -> str:
-        """What declared bounds did to data; what the projection does, and costs whoever plays."""
-        told = [] if self.data is None else list(told_of(self.data))
-        told += [
-            f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
-            f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
-            f"rule over them loses {one.lost:.2g} per round, {one.lost * self.horizon:.0f} in all, "
-            "with privacy or without."
-            for name, one in self.shortened.items()
+        """Describe the clipping of data, and the projection with its cost."""
+        sentences = [] if self.data is None else list(told_of(self.data))
+        sentences += [
+            f"In {self.caption(name)}, features are projected from {projection.dim} numbers to "
+            f"{projection.onto}, and {100 * projection.clipped:.0f} % of them are clipped then; "
+            f"the best linear rule over them loses {projection.lost:.2g} per round, "
+            f"{projection.lost * self.horizon:.0f} in all, with privacy or without."
+            for name, projection in self.shortened.items()
         ]
-        return " ".join(told)
+        return " ".join(sentences)
 
     @property
     def rewarded(self) -> bool:
-        """Rewards of data are in units that people know."""
+        """Whether rewards are in the units of people's own data."""
         return self.data is not None
 
     @property
-    def _contextual(self) -> bool:
+    def _has_contexts(self) -> bool:
         return "contexts" in self._entry.options
 
-    def _given(self) -> Mapping[str, Any]:
-        """The options of the world that were asked for."""
-        named = {name: getattr(self, name) for name in _NAMED}
-        return {name: one for name, one in named.items() if one is not None} | dict(self.options)
+    def _get_chosen_options(self) -> Mapping[str, Any]:
+        """Return the options of the environment that were chosen."""
+        fields = {name: getattr(self, name) for name in _ENVIRONMENT_FIELDS}
+        return {name: value for name, value in fields.items() if value is not None} | dict(
+            self.options
+        )
 
-    def _options(self) -> Mapping[str, Any]:
-        """The options of the world as they are played."""
-        return {**self._entry.options, **self._given()}
+    def _get_options(self) -> Mapping[str, Any]:
+        """Return all options of the environment, with defaults."""
+        return {**self._entry.options, **self._get_chosen_options()}
 
     def parameters(self) -> dict[str, object]:
-        """Everything that was chosen, in the words of the command line."""
-        options = dict(self._options())
-        contexts = {"contexts": list(self.contexts)} if self._contextual else {}
+        """Return every choice, in the words of the command line."""
+        options = dict(self._get_options())
+        contexts = {"contexts": list(self.contexts)} if self._has_contexts else {}
         options.pop("contexts", None)
         if "fewest" in options:
             options["fewest_arms"] = options.pop("fewest") or options["arms"]
             options["reward_noise"] = options.pop("noise")
-        shared = ("dim", "arms", "fewest_arms", "radius", "reward_noise")
-        further = {name: one for name, one in options.items() if name not in shared}
+        common = ("dim", "arms", "fewest_arms", "radius", "reward_noise")
+        further = {name: value for name, value in options.items() if name not in common}
         world: dict[str, object] = {"env": self.world}
         if self.data is not None:
             world = parameters_of(self.data)
         return {
             **world,
             **contexts,
-            **{name: options[name] for name in shared if name in options},
-            **_pairs("option", further),
+            **{name: options[name] for name in common if name in options},
+            **_format_pairs("option", further),
             **({} if self.project is None else {"project": self.project}),
             "horizon": self.horizon,
             "policy": list(self.policies),
-            "trust": list(self._trusts()),
-            **{flag: self._recorded(trust) for trust, flag in FLAGS.items()},
-            **_pairs("number", dict(self.numbers)),
+            "trust": list(self._list_trusts()),
+            **{flag: self._find_common_mechanism(trust) for trust, flag in FLAGS.items()},
+            **_format_pairs("number", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -269,60 +275,70 @@ continuum
         }
 
     def command(self) -> str:
-        """The command line that runs this comparison again.
+        """Return the command line that runs this comparison again.
 
         >>> Comparison(contexts=("fixed",)).command()[:48]
         'kerchief compare --env linear --contexts fixed -'
         """
-        words = ["kerchief", "compare", *plugins.flags()]
+        arguments = ["kerchief", "compare", *plugins.flags()]
         for name, value in self.parameters().items():
-            for one in value if isinstance(value, list) else [value]:
-                words += [] if one is None else [f"--{name.replace('_', '-')}", str(one)]
-        return shlex.join(words)
+            for argument in value if isinstance(value, list) else [value]:
+                arguments += (
+                    [] if argument is None else [f"--{name.replace('_', '-')}", str(argument)]
+                )
+        return shlex.join(arguments)
 
-    def _players(self) -> Iterator[Player]:
-        """Who plays in each world, in the order of the table."""
-        fitting = (name for name in YARDSTICKS if self._playable(name))
-        parents = (POLICIES[name].parent for name in self._names)
+    def _generate_players(self) -> Iterator[Player]:
+        """Yield the players of each environment, in the order of the table."""
+        fitting = (name for name in YARDSTICKS if self._is_playable(name))
+        parents = (POLICIES[name].parent for name in self._own_names)
         for name in (*fitting, *parents):
             yield player(name, mode=self.mode)
-        for name in self._names:
-            for trust in self._trusts_of(name):
+        for name in self._own_names:
+            for trust in self._get_trusts(name):
                 for epsilon in (math.inf,) if trust == Trust.NONE else self.epsilons:
-                    yield self._player(name, trust, epsilon)
+                    yield self._build_player(name, trust, epsilon)
 
-    def _player(self, name: str, trust: str, epsilon: float) -> Player:
-        word = self._word(name, Trust(trust)) if trust in FLAGS else None
-        one = player(name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=word)
-        return dataclasses.replace(one, numbers=tuple(sorted(dict(self.numbers).items())))
+    def _build_player(self, name: str, trust: str, epsilon: float) -> Player:
+        mechanism = self._choose_mechanism(name, Trust(trust)) if trust in FLAGS else None
+        configuration = player(
+            name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=mechanism
+        )
+        return dataclasses.replace(configuration, numbers=tuple(sorted(dict(self.numbers).items())))
 
-    def _word(self, name: str, trust: Trust) -> str:
-        """The noise of a policy's rows of a trust: what was said, or else the policy's own."""
-        said: str | None = getattr(self, FLAGS[trust])
-        return own_word(POLICIES[name], trust) if said is None else said
+    def _choose_mechanism(self, name: str, trust: Trust) -> str:
+        """Return the chosen mechanism for a trust model, or the policy's own."""
+        mechanism: str | None = getattr(self, FLAGS[trust])
+        return own_word(POLICIES[name], trust) if mechanism is None else mechanism
 
-    def _words(self, trust: Trust) -> list[str]:
-        """The noises of all rows of a trust."""
-        return [self._word(name, trust) for name in self._names if trust in self._trusts_of(name)]
+    def _list_mechanisms(self, trust: Trust) -> list[str]:
+        """List the mechanisms of all rows of a trust model."""
+        return [
+            self._choose_mechanism(name, trust)
+            for name in self._own_names
+            if trust in self._get_trusts(name)
+        ]
 
-    def _recorded(self, trust: Trust) -> str | None:
-        """The word that plays the same again; None where policies have different ones."""
-        words = set(self._words(trust)) or {getattr(self, FLAGS[trust]) or BEST}
-        return words.pop() if len(words) == 1 else None
+    def _find_common_mechanism(self, trust: Trust) -> str | None:
+        """Return the mechanism that all policies share, or None if they differ."""
+        mechanisms = set(self._list_mechanisms(trust)) or {getattr(self, FLAGS[trust]) or BEST}
+        return mechanisms.pop() if len(mechanisms) == 1 else None
 
-    def _trusts_of(self, name: str) -> tuple[str, ...]:
-        """Under which trusts a policy plays: those asked for, or all under which it is private."""
+    def _get_trusts(self, name: str) -> tuple[str, ...]:
+        """Return a policy's trust models: the chosen ones, or all private ones."""
         if self.trusts is not None:
             return self.trusts
         offered = POLICIES[name].trusts_in(self._entry.problem)
         return tuple(trust for trust in offered if trust != Trust.NONE)
 
-    def _trusts(self) -> tuple[str, ...]:
-        """Every trust that is played, in the order of first mention."""
-        return tuple(dict.fromkeys(one for name in self._names for one in self._trusts_of(name)))
+    def _list_trusts(self) -> tuple[str, ...]:
+        """List every trust model of the comparison, in the order of first mention."""
+        return tuple(
+            dict.fromkeys(trust for name in self._own_names for trust in self._get_trusts(name))
+        )
 
     def _check_data(self) -> None:
-        """Refuse options of made-up worlds beside data."""
+        """Refuse options of simulated environments beside data."""
         if self.data is None:
             return
         if not isinstance(self.data, WorldOfData):
@@ -330,7 +346,7 @@ continuum
                 f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
                 "or `from_logs`"
             )
-        for name in ("env", *_NAMED, "options", "contexts"):
+        for name in ("env", *_ENVIRONMENT_FIELDS, "options", "contexts"):
             if getattr(self, name) != getattr(type(self), name):
                 raise InvalidValue(
                     f"{name} is {getattr(self, name)!r}, and data have no such option; leave it out"
@@ -343,23 +359,25 @@ continuum
             "epsilons",
             *(("trusts",) if self.trusts is not None else ()),
         ):
-            given = getattr(self, kind)
-            if not isinstance(given, tuple) or not given:
+            values = getattr(self, kind)
+            if not isinstance(values, tuple) or not values:
                 raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
         for kind in ("options", "numbers"):
-            given = getattr(self, kind)
-            if not isinstance(given, tuple) or not all(map(_is_pair, given)):
+            values = getattr(self, kind)
+            if not isinstance(values, tuple) or not all(map(_is_pair, values)):
                 raise InvalidValue(f"{kind} is no tuple of pairs; give a name and a value each")
         for name, _ in self.options:
-            if name in ("contexts", *_NAMED) and getattr(self, name) is not None:
+            if name in ("contexts", *_ENVIRONMENT_FIELDS) and getattr(self, name) is not None:
                 raise InvalidValue(
                     f"option is {name!r}, which is given by itself too; give it once"
                 )
 
     def _check_numbers(self) -> None:
-        longest = (CONTINUALS[word].longest for word in self._words(Trust.JOINT))
-        most = min(longest, default=validate.MOST_ROUNDS)
-        validate.whole("horizon", self.horizon, high=most)
+        longest = (
+            CONTINUALS[mechanism].longest for mechanism in self._list_mechanisms(Trust.JOINT)
+        )
+        max_rounds = min(longest, default=validate.MOST_ROUNDS)
+        validate.whole("horizon", self.horizon, high=max_rounds)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         # Zero is pure privacy, which some noises keep.
@@ -371,52 +389,62 @@ continuum
             validate.at_least(name, number, 0.0)
 
     def _check_names(self) -> None:
-        _known("mode", self.mode, ("tuned", "theory"))
-        if not self._contextual and self.contexts != type(self).contexts:
+        _check_name("mode", self.mode, ("tuned", "theory"))
+        if not self._has_contexts and self.contexts != type(self).contexts:
             raise InvalidValue(
                 f"contexts is {', '.join(map(repr, self.contexts))}, and the {self.world} world "
                 "has none; leave it out"
             )
         for trust in self.trusts or ():
-            _known("trust", trust, Trust)
-        for said, name in zip(self.policies, self._names, strict=True):
-            self._check_policy(said, POLICIES[name], self._trusts_of(name))
+            _check_name("trust", trust, Trust)
+        for requested_name, name in zip(self.policies, self._own_names, strict=True):
+            self._check_policy(requested_name, POLICIES[name], self._get_trusts(name))
         for trust, flag in FLAGS.items():
-            word = getattr(self, flag)
-            if word is None:
+            mechanism = getattr(self, flag)
+            if mechanism is None:
                 continue
-            MECHANISMS_OF[trust][word]
-            if word != BEST and trust not in self._trusts():
+            MECHANISMS_OF[trust][mechanism]
+            if mechanism != BEST and trust not in self._list_trusts():
                 raise InvalidValue(
-                    f"{flag} is {word!r}, and no row has {trust.value} trust; leave it out, or add "
-                    f"that trust"
+                    f"{flag} is {mechanism!r}, and no row has {trust.value} trust; leave it out, "
+                    f"or add that trust"
                 )
 
-    def _playable(self, name: str) -> bool:
-        """Whether a policy fits the world, which may have to tell it the best single arm."""
-        name = _own_name(name, self._entry)
-        told = all(isinstance(one, Singles) for one in self._environments.values())
-        return _fits(POLICIES[name], self._entry) and (told or not needs_telling(name))
+    def _is_playable(self, name: str) -> bool:
+        """Whether a policy fits the environment, which names the best arm if it must."""
+        name = _resolve_name(name, self._entry)
+        has_best_arm = all(
+            isinstance(environment, Singles) for environment in self._environments.values()
+        )
+        return _is_compatible(POLICIES[name], self._entry) and (
+            has_best_arm or not needs_telling(name)
+        )
 
     def _check_world(self, name: str) -> None:
-        known, word = worlds_of(name), self.world
-        if word in known:
+        environments, environment = worlds_of(name), self.world
+        if environment in environments:
             return
-        homely = [one for one in self.policies if POLICIES[one].home == word]
-        if self.env is not None or not homely:
-            raise InvalidValue(f"env is {word!r}; policy {name!r} plays in {', '.join(known)}")
+        native_policies = [
+            policy for policy in self.policies if POLICIES[policy].home == environment
+        ]
+        if self.env is not None or not native_policies:
+            raise InvalidValue(
+                f"env is {environment!r}; policy {name!r} plays in {', '.join(environments)}"
+            )
         raise InvalidValue(
-            f"policy {homely[0]!r} plays in {word!r} where no env is given, and policy {name!r} in "
-            f"{', '.join(known)}; compare them apart, or name an env that both play in"
+            f"policy {native_policies[0]!r} plays in {environment!r} where no env is given, and "
+            f"policy {name!r} in {', '.join(environments)}; compare them apart, or name an env "
+            "that both play in"
         )
 
     def _check_policy(self, name: str, policy: PolicyEntry, trusts: tuple[str, ...]) -> None:
-        if not self._playable(name):
+        if not self._is_playable(name):
             if self.data is None:
                 self._check_world(name)
-            known = filter(self._playable, POLICIES)
+            playable = filter(self._is_playable, POLICIES)
             raise InvalidValue(
-                f"policy {name!r} does not play on these data; those that do are {', '.join(known)}"
+                f"policy {name!r} does not play on these data; those that do are "
+                f"{', '.join(playable)}"
             )
         supported = policy.trusts_in(self._entry.problem)
         for trust in trusts:
@@ -427,51 +455,54 @@ continuum
 
 
 def worlds_of(name: str) -> tuple[str, ...]:
-    """The words of `--env` that a policy plays in.
+    """Return the names for `--env` of the environments that a policy plays in.
 
     >>> worlds_of("two-point-strong"), worlds_of("ecolog")
     (('quadratic', 'kinked', 'drifting', 'reacting'), ('logistic',))
     """
     return tuple(
-        word
-        for word, world in ENVIRONMENTS.items()
-        if _takes(POLICIES[_own_name(name, world)], world)
+        environment
+        for environment, world in ENVIRONMENTS.items()
+        if _can_play(POLICIES[_resolve_name(name, world)], world)
     )
 
 
-def _own_name(name: str, world: EnvironmentEntry) -> str:
-    return POLICIES.own_name(name, lambda policy: _fits(policy, world))
+def _resolve_name(name: str, world: EnvironmentEntry) -> str:
+    return POLICIES.own_name(name, lambda policy: _is_compatible(policy, world))
 
 
-def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
+def _is_compatible(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     return world.problem in policy.problems and world.actions in policy.actions
 
 
-def _takes(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
-    """Whether it fits, and can be built: some need one link, or losses that are curved."""
-    if not _fits(policy, world):
+def _can_play(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
+    """Whether a policy fits an environment and can be built for its problem.
+
+    Some policies need one link function, curved losses or an environment that names the best arm.
+    """
+    if not _is_compatible(policy, world):
         return False
     try:
-        made = world.make()
-        built = policy.build(made.problem(Comparison.horizon), "tuned")
+        environment = world.make()
+        instance = policy.build(environment.problem(Comparison.horizon), "tuned")
     except InvalidValue:
         return False
-    return isinstance(made, Singles) or not isinstance(built, Knows)
+    return isinstance(environment, Singles) or not isinstance(instance, Knows)
 
 
-def _is_pair(one: object) -> bool:
-    return isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
-def _pairs(flag: str, values: Mapping[str, object]) -> dict[str, object]:
-    """A repeatable flag with a name and a value each, as far as there are any."""
+def _format_pairs(flag: str, values: Mapping[str, object]) -> dict[str, object]:
+    """Format options as a repeatable flag with a name and a value each."""
     pairs = [f"{name}={value}" for name, value in values.items() if value is not None]
     return {flag: pairs} if pairs else {}
 
 
-def _known(kind: str, name: str, names: Iterable[str]) -> None:
-    """Refuse a word that is not among those of its kind, naming the nearest."""
-    words: Registry[str] = Registry(kind)
-    for word in names:
-        words.add(str(word), str(word))
-    words[name]
+def _check_name(kind: str, name: str, names: Iterable[str]) -> None:
+    """Refuse an unknown name, and suggest the nearest one."""
+    registry: Registry[str] = Registry(kind)
+    for candidate in names:
+        registry.add(str(candidate), str(candidate))
+    registry[name]

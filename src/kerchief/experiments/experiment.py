@@ -1,4 +1,4 @@
-"""Experiments of the catalogue: what is played at which size, what was printed, what is claimed."""
+"""Experiments of the catalogue with their sizes, printed figures and claims."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Declared = ParamSpec("Declared")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A world of an experiment: a column of the table, such as "fixed" or "S=2".
+    """Environment of an experiment: a column of the table, such as "fixed".
 
     Attributes:
-        number: its place on the picture's axis of worlds, if there is one.
-        horizon: number of rounds here, where worlds differ in it; None for that of the size.
-        players: who plays here, beside yardsticks and parents; all where none is named.
+        number: its place on the picture's axis of environments, if there is one.
+        horizon: number of rounds here, where environments differ in it; None for that of the size.
+        players: players here, beside baselines and non-private counterparts; all if empty.
     """
 
     name: str
@@ -46,12 +46,11 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is played, and by whom.
+    """Horizon, replicates and players of a run.
 
     Attributes:
-        settings: the worlds by name, in their order; all where none is named.
-        players: who plays in them beside the yardsticks; all, and their parents, where none is
-            named.
+        settings: names of the environments, in their order; all if empty.
+        players: players beside the baselines; all, and their non-private counterparts, if empty.
     """
 
     horizon: int
@@ -62,20 +61,20 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """An entry of the catalogue: players in worlds.
+    """Entry of the catalogue: players in environments, with claims about their regret.
 
-    Uniform play, greedy play, and at full size the non-private parent of each protected player,
-    tuned and with widths of the same kind, always play along and come first. That no private row
-    spends more than was asked for is always claimed.
+    Baselines always play too and come first: uniform play, greedy play and, at full size, the
+    non-private counterpart of each protected player, tuned and with widths of the same kind. Every
+    experiment also claims that no private row spends more than its budget.
 
     Attributes:
         full: the size that all claims are made for; `quick` is that of a smoke test.
         sizes: the paper's parameters, or which are smaller here and why.
         claims: ours, which must hold, and the paper's, each with its recorded verdict.
-        claimed: what the paper claims of this.
-        holds: what holds of that at a true guarantee.
+        claimed: what the paper claims.
+        holds: which part of that holds at a proved guarantee.
         printed: regrets from the paper's own table.
-        panels: what the picture shows of each world.
+        panels: what the picture shows of each environment.
         axis: what the numbers of settings are; with it, the picture shows regret against them.
     """
 
@@ -97,74 +96,85 @@ class Experiment:
     axis: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that every sentence is about something that is played."""
+        """Check that every claim is about a row that is played."""
         if not self.claims:
             raise InvalidValue(f"experiment {self.name!r} claims nothing; give it a claim")
         for setting in self.settings:
-            if self._worlds().count(setting.name) > 1:
+            if self._list_worlds().count(setting.name) > 1:
                 raise InvalidValue(
                     f"experiment {self.name!r} has two worlds {setting.name!r}; name them apart"
                 )
-            for one in setting.players:
-                if one not in self.players:
+            for configuration in setting.players:
+                if configuration not in self.players:
                     raise InvalidValue(
-                        f"experiment {self.name!r}, {setting.name}: {one.label()} is none of its "
-                        "players"
+                        f"experiment {self.name!r}, {setting.name}: {configuration.label()} is "
+                        "none of its players"
                     )
         self._check_played("printed", self.printed, self.full)
         for claim in self.claims:
             self._check_played(claim.sentence, claim.needs, self.size(quick=claim.quick))
         if not self.panels and self.axis is None:
             raise InvalidValue(f"experiment {self.name!r} draws nothing; give it panels or an axis")
-        if self.axis is not None and any(one.number is None for one in self.settings):
+        if self.axis is not None and any(setting.number is None for setting in self.settings):
             raise InvalidValue(f"experiment {self.name!r} has an axis; give each world its number")
 
     def lineup(self, size: Size, world: str) -> tuple[Player, ...]:
-        """Who plays in a world, in the order of the table."""
+        """Return the players of an environment, in the order of the table."""
         here = self.setting(world).players or self.players
-        parents = [parent for one in here for parent in one.parents()]
+        parents = [parent for configuration in here for parent in configuration.parents()]
         absent = set(self.players).difference(here, parents)
-        players = [one for one in size.players or (*parents, *here) if one not in absent]
-        played = [set(POLICIES[one.policy].actions) for one in self.players]
+        players = [
+            configuration
+            for configuration in size.players or (*parents, *here)
+            if configuration not in absent
+        ]
+        action_kinds = [
+            set(POLICIES[configuration.policy].actions) for configuration in self.players
+        ]
         # Where arms have models, their numbers say which they are, and one of them is the best.
-        told = all("models" in one for one in played)
+        has_best_arm = all("models" in kinds for kinds in action_kinds)
         fitting = (
             name
             for name in YARDSTICKS
-            if all(map(POLICIES[name].actions_among, played)) and (told or not needs_telling(name))
+            if all(map(POLICIES[name].actions_among, action_kinds))
+            and (has_best_arm or not needs_telling(name))
         )
         return tuple(dict.fromkeys([*map(player, fitting), *players]))
 
     def setting(self, world: str) -> Setting:
-        """The world of that name."""
-        (found,) = [one for one in self.settings if one.name == world]
-        return found
+        """Return the setting with the name of this environment."""
+        (setting,) = [setting for setting in self.settings if setting.name == world]
+        return setting
 
     @property
     def ours(self) -> tuple[Claim, ...]:
-        """The claims that must hold."""
+        """Claims that must hold."""
         return tuple(claim for claim in self.claims if claim.source == "ours")
 
     @property
     def of_paper(self) -> tuple[Claim, ...]:
-        """The claims of the paper, with their recorded verdicts."""
+        """Claims of the paper, with their recorded verdicts."""
         return tuple(claim for claim in self.claims if claim.source == "paper")
 
     def size(self, *, quick: bool) -> Size:
-        """The one or the other."""
+        """Return the quick size or the full size."""
         return self.quick if quick else self.full
 
     def keys(self, size: Size) -> tuple[Key, ...]:
-        """Every row, world by world."""
-        worlds = size.settings or self._worlds()
-        return tuple(Key(one, world) for world in worlds for one in self.lineup(size, world))
+        """Return the keys of all rows, environment by environment."""
+        worlds = size.settings or self._list_worlds()
+        return tuple(
+            Key(configuration, world)
+            for world in worlds
+            for configuration in self.lineup(size, world)
+        )
 
     def plan(
         self, *, quick: bool = False, replicates: int | None = None, seed: int = 0
     ) -> Reproduction:
-        """Make it ready to play, with replicates in place of those of the size.
+        """Build a plan of this experiment, optionally with other replicates.
 
-        Claims that were made for more are then not judged.
+        Claims that were made for more replicates are then not judged.
         """
         size = self.size(quick=quick)
         return Reproduction(
@@ -175,25 +185,25 @@ class Experiment:
             seed=seed,
         )
 
-    def _worlds(self) -> list[str]:
+    def _list_worlds(self) -> list[str]:
         return [setting.name for setting in self.settings]
 
-    def _check_played(self, words: str, keys: Iterable[Key], size: Size) -> None:
-        played = set(self.keys(size))
+    def _check_played(self, subject: str, keys: Iterable[Key], size: Size) -> None:
+        played_keys = set(self.keys(size))
         for key in keys:
-            if key not in played:
-                raise InvalidValue(f"experiment {self.name!r}, {words}: {key} is not played")
+            if key not in played_keys:
+                raise InvalidValue(f"experiment {self.name!r}, {subject}: {key} is not played")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reproduction(Plan):
-    """An experiment at full or quick size; make it with `Experiment.plan`."""
+    """Plan of an experiment at full or quick size; see `Experiment.plan`."""
 
     experiment: Experiment
     quick: bool
 
     def __post_init__(self) -> None:
-        """Check the numbers; that every player can be built is tested, as it may take minutes."""
+        """Check the numbers; tests check that every player can be built."""
         validate.plain(self)
         # Standard errors need two.
         validate.whole("replicates", self.replicates, low=2, high=10**6)
@@ -201,16 +211,16 @@ class Reproduction(Plan):
 
     @property
     def name(self) -> str:
-        """The experiment's."""
+        """Name of the experiment."""
         return self.experiment.name
 
     @property
     def title(self) -> str:
-        """The experiment's."""
+        """Title of the experiment."""
         return self.experiment.title
 
     def lead(self) -> str:
-        """What it shows, where it is from, and its size."""
+        """Describe what the experiment shows, its source and its size."""
         size = "quick size" if self.quick else "full size"
         return (
             f"{self.experiment.summary} ({self.experiment.source}): {self.horizon} rounds, "
@@ -218,7 +228,7 @@ class Reproduction(Plan):
         )
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every player in every world where it plays."""
+        """Return every player in every environment where it plays."""
         return tuple(
             Cell(
                 player=key.player,
@@ -230,11 +240,11 @@ class Reproduction(Plan):
         )
 
     def environment(self, world: str) -> AnyEnvironment:
-        """The world of that name."""
+        """Return the environment of this name."""
         return self.experiment.setting(world).environment
 
     def parameters(self) -> dict[str, object]:
-        """Everything that was chosen; the rest is in the catalogue."""
+        """Return every choice that the catalogue does not make."""
         return {
             "experiment": self.name,
             "quick": self.quick,
@@ -246,20 +256,22 @@ class Reproduction(Plan):
         }
 
     def command(self) -> str:
-        """The command line that plays it again."""
-        words = ["kerchief", "reproduce", self.name, *plugins.flags()]
-        words += ["--quick"] * self.quick
-        words += ["--replicates", str(self.replicates), "--seed", str(self.seed)]
-        return shlex.join(words)
+        """Return the command line that runs the experiment again."""
+        arguments = ["kerchief", "reproduce", self.name, *plugins.flags()]
+        arguments += ["--quick"] * self.quick
+        arguments += ["--replicates", str(self.replicates), "--seed", str(self.seed)]
+        return shlex.join(arguments)
 
     def layout(self) -> Layout:
-        """What the picture shows."""
+        """Return what the picture shows."""
         settings = self.experiment.settings
-        numbers = {one.name: one.number for one in settings if one.number is not None}
+        numbers = {
+            setting.name: setting.number for setting in settings if setting.number is not None
+        }
         return Layout(panels=self.experiment.panels, axis=self.experiment.axis, numbers=numbers)
 
     def printed(self) -> Mapping[Key, float]:
-        """The regrets that the paper printed, of those worlds that are played as long as there."""
+        """Return the paper's regrets for environments at the paper's horizon."""
         alike = self.horizon == self.experiment.full.horizon
         return {
             key: regret
@@ -268,7 +280,7 @@ class Reproduction(Plan):
         }
 
     def note(self) -> str:
-        """Where the paper's figures are not shown, since they are for another horizon.
+        """Say where the paper's figures are left out, being for another horizon.
 
         >>> from kerchief.experiments.catalogue import EXPERIMENTS
         >>> EXPERIMENTS["table-two"].plan(quick=True).note()
@@ -282,36 +294,36 @@ class Reproduction(Plan):
         )
 
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
-        """The verdict on each claim: ours first, with the privacy cost, then the paper's."""
+        """Judge each claim: ours, then the privacy cost, then the paper's."""
         rows = {result.cell.key: result for result in results}
         private = [cell.key for cell in self.cells() if cell.asked is not None]
-        ours = (*self.experiment.ours, paid(private, quick=True))
+        own_claims = (*self.experiment.ours, paid(private, quick=True))
         return tuple(
-            judge(claim, rows, large_enough=self._large_enough(claim), full=self._full)
-            for claim in (*ours, *self.experiment.of_paper)
+            judge(claim, rows, large_enough=self._is_large_enough(claim), full=self._is_full)
+            for claim in (*own_claims, *self.experiment.of_paper)
         )
 
-    def _large_enough(self, claim: Claim) -> bool:
-        """Whether the claim was made for this size or a smaller one."""
+    def _is_large_enough(self, claim: Claim) -> bool:
+        """Whether the run has at least the size for which the claim was made."""
         least = self.experiment.size(quick=claim.quick)
         return self.horizon >= least.horizon and self.replicates >= least.replicates
 
     @property
-    def _full(self) -> bool:
-        """Whether this is the full size, at which an undecided verdict differs from its record."""
+    def _is_full(self) -> bool:
+        """Whether this is the full size, where an undecided verdict is a difference."""
         return not self.quick and self.replicates >= self.experiment.full.replicates
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", listed=("experiments",))
 
 
-def _entering(declare: Callable[Declared, Experiment]) -> Callable[Declared, Experiment]:
-    def entered(*args: Declared.args, **facts: Declared.kwargs) -> Experiment:
+def _add_to_catalogue(declare: Callable[Declared, Experiment]) -> Callable[Declared, Experiment]:
+    def declare_and_add(*args: Declared.args, **facts: Declared.kwargs) -> Experiment:
         experiment = declare(*args, **facts)
         return EXPERIMENTS.add(experiment.name, experiment)
 
-    return entered
+    return declare_and_add
 
 
-enter = _entering(Experiment)
+enter = _add_to_catalogue(Experiment)
 """Declare an experiment and enter it into the catalogue, under its own name."""

@@ -14,7 +14,7 @@ from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.facets import Line, facets
 from kerchief.experiments.figures import draw
-from kerchief.experiments.labels import LEADER, MOST_NAMED, _apart
+from kerchief.experiments.labels import LEADER, MOST_NAMED, _spread_heights
 from kerchief.experiments.plan import Plan
 
 MANY = Comparison(contexts=("ball",))
@@ -33,15 +33,15 @@ def _dashes(line: Line2D) -> str:
     [[0.5] * 8, [0.0, 0.0, 0.01], [0.99, 1.0, 1.0], [0.1, 0.11, 0.5, 0.52, 0.9], [], [0.3] * 30],
 )
 def test_names_keep_their_order_and_distance(heights: list[float]) -> None:
-    placed = _apart(heights, 0.056)
+    placed = _spread_heights(heights, 0.056)
     gap = min(0.056, 1 / max(1, len(heights) - 1))
     assert all(high - low > gap - 1e-9 for low, high in itertools.pairwise(placed))
     assert all(-1e-9 <= height <= 1 + 1e-9 for height in placed)
 
 
 def test_names_move_no_farther_than_they_must() -> None:
-    assert _apart([0.2, 0.8], 0.056) == [0.2, 0.8]
-    low, high = _apart([0.5, 0.5], 0.056)
+    assert _spread_heights([0.2, 0.8], 0.056) == [0.2, 0.8]
+    low, high = _spread_heights([0.5, 0.5], 0.056)
     assert low + high == pytest.approx(1.0)
 
 

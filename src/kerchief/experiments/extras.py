@@ -1,4 +1,4 @@
-"""Libraries that only some outputs need: imported late, with a clear error where one is missing."""
+"""Optional libraries, imported late, with a clear error if one is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDS: dict[Extra, tuple[str, ...]] = {
 
 
 def require(*outputs: Extra, instead: str = "take the numbers with --json") -> None:
-    """Check that outputs can be written, or say which library is missing and how to install it."""
+    """Check that outputs can be written, or name the missing library."""
     libraries = missing(*outputs)
     if libraries:
         raise KerchiefError(
@@ -29,6 +29,6 @@ def require(*outputs: Extra, instead: str = "take the numbers with --json") -> N
 
 
 def missing(*outputs: Extra) -> list[str]:
-    """The libraries that these outputs need and that are not installed."""
-    needed = dict.fromkeys(library for output in outputs for library in NEEDS[output])
-    return [library for library in needed if importlib.util.find_spec(library) is None]
+    """Return the libraries that these outputs need and that are not installed."""
+    libraries = dict.fromkeys(library for output in outputs for library in NEEDS[output])
+    return [library for library in libraries if importlib.util.find_spec(library) is None]

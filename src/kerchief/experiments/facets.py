@@ -1,4 +1,4 @@
-"""Small multiples: lines that are too many for one panel are dealt to several, by what they are."""
+"""Small multiples: lines that are too many for one panel, split by traits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kerchief.privacy.guarantee import Trust
 Trait: TypeAlias = Literal["policy", "trust", "epsilon"]
 
 _TRAITS: Mapping[Trait, Callable[[Player], str]] = {
-    "policy": lambda one: one.name,
-    "trust": lambda one: one.protection,
-    "epsilon": lambda one: f"ε={one.epsilon:g}",
+    "policy": lambda player: player.name,
+    "trust": lambda player: player.protection,
+    "epsilon": lambda player: f"ε={player.epsilon:g}",
 }
 # By what lines are dealt, in the order of preference: readers compare trusts and epsilons first.
-_WAYS: tuple[tuple[Trait, ...], ...] = (
+_GROUPINGS: tuple[tuple[Trait, ...], ...] = (
     ("trust",),
     ("epsilon",),
     ("policy",),
@@ -32,10 +32,10 @@ _WAYS: tuple[tuple[Trait, ...], ...] = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-    """What is drawn as one line: results of one player, or of one at several epsilons.
+    """Line of a picture: results of one player, at one or several epsilons.
 
     Attributes:
-        swept: whether epsilon lies along the axis, and so is no part of the name.
+        swept: whether epsilon lies along the axis, so that the name leaves it out.
     """
 
     points: tuple[Result, ...]
@@ -43,21 +43,21 @@ class Line:
 
     @property
     def player(self) -> Player:
-        """Who plays, at the last of its epsilons."""
+        """Player of the line, at the last of its epsilons."""
         return self.points[-1].cell.player
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised."""
+        """Whether the line has a privacy guarantee."""
         return self.player.trust is not Trust.NONE
 
     def traits(self) -> dict[Trait, str]:
-        """What tells it from other private lines."""
-        found = {name: trait(self.player) for name, trait in _TRAITS.items()}
-        return {name: one for name, one in found.items() if name != "epsilon" or not self.swept}
+        """Return the traits that distinguish this from other private lines."""
+        traits = {name: trait(self.player) for name, trait in _TRAITS.items()}
+        return {name: text for name, text in traits.items() if name != "epsilon" or not self.swept}
 
     def label(self) -> str:
-        """Its whole name."""
+        """Return the full name of the line."""
         if not self.private:
             return self.player.label()
         return " ".join(self.traits().values())
@@ -65,11 +65,11 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facet:
-    """The lines of one panel.
+    """Lines of one panel.
 
     Attributes:
-        title: what its private lines have in common; empty where lines have their whole names.
-        names: what each line is called here, without what the title says.
+        title: traits that its private lines have in common; empty where lines have full names.
+        names: name of each line, without the words of the title.
     """
 
     title: str
@@ -77,80 +77,83 @@ class Facet:
     names: tuple[str, ...]
 
     def named_in_full(self) -> Facet:
-        """The same lines, where no other panel stands beside them."""
+        """Return a facet of these lines with full names, for a panel of its own."""
         return Facet(title="", lines=self.lines, names=tuple(line.label() for line in self.lines))
 
     @property
     def one_epsilon(self) -> bool:
-        """Whether dashes have no epsilons to tell apart here."""
-        return len({one.player.epsilon for one in self.lines if one.private}) == 1
+        """Whether all private lines of the facet have one epsilon."""
+        return len({line.player.epsilon for line in self.lines if line.private}) == 1
 
 
 def facets(lines: Sequence[Line]) -> list[Facet]:
-    """One panel while its lines can be named; else several, none with more than can be.
+    """Split lines into panels, none with more lines than can be named.
 
-    Every panel shows uniform and greedy play, and the non-private parents of its private lines.
+    Every panel shows uniform and greedy play, and the non-private counterparts of its private
+    lines.
     """
     if len(lines) <= MOST_NAMED:
-        return [_facet(lines)]
-    ways = [_dealt(lines, way) for way in _WAYS]
-    fitting = (groups for groups in ways if max(map(len, groups)) <= MOST_NAMED)
-    groups = next(fitting, ways[-1])
-    return [_facet(part) for group in groups for part in _parts(group)]
+        return [_build_facet(lines)]
+    groupings = [_group_lines(lines, traits) for traits in _GROUPINGS]
+    fitting = (groups for groups in groupings if max(map(len, groups)) <= MOST_NAMED)
+    groups = next(fitting, groupings[-1])
+    return [_build_facet(part) for group in groups for part in _split_group(group)]
 
 
-def _dealt(lines: Sequence[Line], way: Sequence[Trait]) -> list[list[Line]]:
-    """Private lines by some traits, each with what it is compared to; then all other lines."""
+def _group_lines(lines: Sequence[Line], traits: Sequence[Trait]) -> list[list[Line]]:
+    """Group private lines by traits, each with its baselines; then the rest."""
     groups: dict[tuple[str | None, ...], list[Line]] = {}
-    for one in lines:
-        if one.private:
-            groups.setdefault(tuple(one.traits().get(trait) for trait in way), []).append(one)
-    plain = [one for one in lines if not one.private]
-    dealt = [[*_plain_ones_of(group, plain), *group] for group in groups.values()]
-    shown = {id(one) for group in dealt for one in group}
-    others = [one for one in plain if id(one) not in shown]
-    return dealt + [[*filter(_is_yardstick, plain), *others]] * bool(others)
+    for line in lines:
+        if line.private:
+            groups.setdefault(tuple(line.traits().get(trait) for trait in traits), []).append(line)
+    plain = [line for line in lines if not line.private]
+    panels = [[*_select_counterparts(group, plain), *group] for group in groups.values()]
+    shown_ids = {id(line) for group in panels for line in group}
+    remaining = [line for line in plain if id(line) not in shown_ids]
+    return panels + [[*filter(_is_yardstick, plain), *remaining]] * bool(remaining)
 
 
-def _plain_ones_of(group: Sequence[Line], plain: Sequence[Line]) -> list[Line]:
-    parents = {parent for one in group for parent in one.player.parents()}
-    return [one for one in plain if _is_yardstick(one) or one.player in parents]
+def _select_counterparts(group: Sequence[Line], plain: Sequence[Line]) -> list[Line]:
+    parents = {parent for line in group for parent in line.player.parents()}
+    return [line for line in plain if _is_yardstick(line) or line.player in parents]
 
 
 def _is_yardstick(line: Line) -> bool:
     return not line.private and line.player.policy in YARDSTICKS
 
 
-def _parts(group: Sequence[Line]) -> list[list[Line]]:
-    """Yardsticks, and as many others as can be named beside them."""
-    common = [one for one in group if _is_yardstick(one)]
-    others = [one for one in group if not _is_yardstick(one)]
+def _split_group(group: Sequence[Line]) -> list[list[Line]]:
+    """Split a group into panels, each with the baselines."""
+    common = [line for line in group if _is_yardstick(line)]
+    remaining = [line for line in group if not _is_yardstick(line)]
     room = MOST_NAMED - len(common)
-    starts = range(0, len(others), room)
-    return [[*common, *others[start : start + room]] for start in starts] or [common]
+    starts = range(0, len(remaining), room)
+    return [[*common, *remaining[start : start + room]] for start in starts] or [common]
 
 
-def _facet(lines: Sequence[Line]) -> Facet:
-    private = [one.traits() for one in lines if one.private]
+def _build_facet(lines: Sequence[Line]) -> Facet:
+    private = [line.traits() for line in lines if line.private]
     common = dict(private[0]) if private else {}
     for traits in private[1:]:
-        common = {name: one for name, one in common.items() if traits[name] == one}
+        common = {name: text for name, text in common.items() if traits[name] == text}
     return Facet(
         title=" ".join(common.values()) or ("" if private else "not private"),
         lines=tuple(lines),
-        names=tuple(_name(one, common) for one in lines),
+        names=tuple(_name_line(line, common) for line in lines),
     )
 
 
-def _name(line: Line, common: Mapping[Trait, str]) -> str:
-    """What the title does not say; infinite epsilons stand for no promise at all."""
+def _name_line(line: Line, common: Mapping[Trait, str]) -> str:
+    """Name a line without the words of the title; ε=∞ means not private."""
     player = line.player
     if line.private:
-        rest = [one for name, one in line.traits().items() if name not in common]
-        return " ".join(rest) or "private"
+        texts = [text for name, text in line.traits().items() if name not in common]
+        return " ".join(texts) or "private"
     if player.policy == "uniform":
         return player.name
-    told = common.get("policy", "").split(" ")[0]
-    words = player.name.split(" ")
-    shown = words[1:] if player.policy == told and not _is_yardstick(line) else words
-    return " ".join([*shown, "ε=∞"])
+    title_policy = common.get("policy", "").split(" ")[0]
+    name_parts = player.name.split(" ")
+    shown_parts = (
+        name_parts[1:] if player.policy == title_policy and not _is_yardstick(line) else name_parts
+    )
+    return " ".join([*shown_parts, "ε=∞"])

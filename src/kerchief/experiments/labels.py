@@ -1,4 +1,4 @@
-"""Names of lines, beside their right ends: no two touch, and no two leaders cross."""
+"""Line names beside the right ends, without overlaps or crossing leaders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPACE = 0.03
 
 
 class End(NamedTuple):
-    """Where a line ends, and what it is called."""
+    """End of a line: its name, height and colour."""
 
     name: str
     height: float
@@ -40,7 +40,7 @@ class End(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Names:
-    """The names of the lines of one panel; `name_ends` makes them."""
+    """Names of the lines of one panel; see `name_ends`."""
 
     axes: Axes
     ends: tuple[End, ...]
@@ -48,7 +48,7 @@ class Names:
     texts: tuple[Text, ...]
 
     def space(self) -> None:
-        """Put them beside the ends of their lines, once the panel has its size and its limits."""
+        """Place the names beside the line ends, once the panel has its size."""
         low, high = np.log(self.axes.get_ylim())
         values = np.log([max(end.height, 1e-12) for end in self.ends])
         # No regret at all has no place on a logarithmic axis: it is named at the bottom.
@@ -56,25 +56,27 @@ class Names:
         figure = self.axes.get_figure(root=True)
         assert figure is not None
         points = self.axes.get_window_extent().height * 72 / figure.dpi
-        placed = _apart(heights, _GAP * SIZE / points)
-        for line, text, true, height in zip(self.leaders, self.texts, heights, placed, strict=True):
-            line.set_ydata([true, true, height, height])
+        label_heights = _spread_heights(heights, _GAP * SIZE / points)
+        for line, text, end_height, height in zip(
+            self.leaders, self.texts, heights, label_heights, strict=True
+        ):
+            line.set_ydata([end_height, end_height, height, height])
             text.set_y(height)
 
 
 def name_ends(axes: Axes, ends: Sequence[End]) -> Names:
-    """Write the names on the right of a panel, for the layout to make room for them."""
+    """Write the names right of a panel, so that the layout makes room for them."""
     from matplotlib.lines import Line2D
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
     figure = axes.get_figure(root=True)
     assert figure is not None
     corner: Any = axes.transAxes
-    beside = figure.dpi_scale_trans + ScaledTranslation(1, 0, corner)
-    place = blended_transform_factory(beside, axes.transAxes)
-    ordered = tuple(sorted(ends, key=lambda end: end.height))
+    right_edge = figure.dpi_scale_trans + ScaledTranslation(1, 0, corner)
+    place = blended_transform_factory(right_edge, axes.transAxes)
+    sorted_ends = tuple(sorted(ends, key=lambda end: end.height))
     leaders, texts = [], []
-    for end in ordered:
+    for end in sorted_ends:
         line = Line2D(_LEADER, [0.5] * 4, color=end.colour, linewidth=1, gid=LEADER)
         line.set(transform=place, clip_on=False)
         axes.add_artist(line)
@@ -89,16 +91,16 @@ def name_ends(axes: Axes, ends: Sequence[End]) -> Names:
                 transform=place,
             )
         )
-    return Names(axes=axes, ends=ordered, leaders=tuple(leaders), texts=tuple(texts))
+    return Names(axes=axes, ends=sorted_ends, leaders=tuple(leaders), texts=tuple(texts))
 
 
-def _apart(heights: Sequence[float], least: float) -> list[float]:
-    """Move sorted heights apart to the least gap, as little as possible, within the panel.
+def _spread_heights(heights: Sequence[float], least: float) -> list[float]:
+    """Move sorted heights apart to the least gap, as little as possible.
 
-    Less a gap for each one below, heights need only not fall: those that do are put together, at
-    their mean.
+    After subtracting a gap for each height below, heights need only not fall: those that do are
+    pooled at their mean.
 
-    >>> [round(height, 3) for height in _apart([0.5, 0.5, 1.02], 0.056)]
+    >>> [round(height, 3) for height in _spread_heights([0.5, 0.5, 1.02], 0.056)]
     [0.472, 0.528, 1.0]
     """
     gap = min(least, 1 / max(1, len(heights) - 1))

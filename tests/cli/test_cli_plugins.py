@@ -209,7 +209,7 @@ def _comparison(trust: str, *, curator: str = "best", policy: str = "linucb") ->
 
 def _addresses(file: Path, text: str, plan: Callable[[], Plan]) -> list[str]:
     file.write_text(text)
-    fingerprint._of_file.cache_clear()
+    fingerprint._read_bytes.cache_clear()
     with fresh_registries():
         Plugin.at(str(file)).load()
         return [part.address() for (part, *_) in parts_of(plan(), ticks=4, width=2)]

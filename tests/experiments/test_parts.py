@@ -170,7 +170,7 @@ def test_code_from_outside_counts_with_its_source(tmp_path: Path) -> None:
         file.write_text(f"import dataclasses\n@dataclasses.dataclass\nclass Own:\n    {text}\n")
         import importlib.util
 
-        prints._of_file.cache_clear()
+        prints._read_bytes.cache_clear()
         spec = importlib.util.spec_from_file_location("outside", file)
         assert spec is not None
         assert spec.loader is not None

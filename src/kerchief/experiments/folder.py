@@ -1,4 +1,4 @@
-"""A folder of results: known to be writable before anything runs, and never holding half a file."""
+"""Folder of results that is writable from the start and holds no partial file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folder:
-    """Where results go; make it with `Folder.at`."""
+    """Folder for results; make it with `Folder.at`."""
 
     path: Path
 
@@ -47,13 +47,13 @@ class Folder:
         return cls(path=path)
 
     def inside(self, prefix: str) -> Folder:
-        """A fresh folder in this one, under a name that nobody can have put there before."""
-        with self._told():
+        """Create a fresh folder in this one, under an unpredictable name."""
+        with self._report_errors():
             return Folder(path=Path(tempfile.mkdtemp(prefix=prefix, dir=self.path)))
 
     def check(self, name: str) -> Path:
-        """The path of a file, where neither a link nor a folder may be."""
-        path = self._unlinked(name)
+        """Return the path of a file; refuse a link or a folder in its place."""
+        path = self._refuse_link(name)
         if path.is_dir():
             raise InvalidValue(
                 f"{str(path)!r} is a folder, and a file would stand there; remove it, or choose "
@@ -61,8 +61,8 @@ class Folder:
             )
         return path
 
-    def _unlinked(self, name: str) -> Path:
-        """A path that must not be a link: what it leads to is not ours to replace."""
+    def _refuse_link(self, name: str) -> Path:
+        """Return the path of a name, and refuse a link in its place."""
         path = self.path / name
         if path.is_symlink():
             raise InvalidValue(
@@ -73,11 +73,11 @@ class Folder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Whoever else wants to be alone here waits: what is seen is so until it is written.
+        """Lock the folder until the block ends; others wait.
 
-        On a disk without locks nobody waits.
+        What the block reads stays true until it writes. On a disk without locks nobody waits.
         """
-        with self._told():
+        with self._report_errors():
             handle = os.open(self.path, os.O_RDONLY)
         try:
             with contextlib.suppress(OSError):
@@ -87,35 +87,37 @@ class Folder:
             os.close(handle)
 
     def stamp(self, name: str) -> Stamp | None:
-        """Changes when a file is written anew, whoever does it; None where there is none."""
+        """Return a stamp that changes with each write of a file; None without a file."""
         try:
-            found = (self.path / name).stat()
+            status = (self.path / name).stat()
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file beside its place, then move it there: readers see the old one or the new.
+        """Write a file atomically: readers see the old content or the new.
 
         Raises:
             InvalidValue: there is a link or a folder of that name.
             WriteFailed: the disk is full, or takes no file any more; the old one is as it was.
         """
         target = self.check(name)
-        with self._draft(name, content) as draft:
+        with self._write_draft(name, content) as draft:
             draft.replace(target)
             _sync(self.path)
         return target
 
     def claim(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one, however many try it at once; whether it is ours.
+        """Write a file unless it exists, and return whether this call wrote it.
+
+        Several processes may try at once.
 
         Raises:
             InvalidValue: there is a link or a folder of that name.
             WriteFailed: as for `write`.
         """
         target = self.check(name)
-        with self._draft(name, content) as draft:
+        with self._write_draft(name, content) as draft:
             try:
                 os.link(draft, target)
             except FileExistsError:
@@ -126,10 +128,10 @@ class Folder:
         return True
 
     @contextlib.contextmanager
-    def _draft(self, name: str, content: bytes) -> Iterator[Path]:
-        """What is written, beside its place, until it was moved there or is not wanted."""
+    def _write_draft(self, name: str, content: bytes) -> Iterator[Path]:
+        """Write content to a draft beside its place, removed when the block ends."""
         draft = self.path / f".{secrets.token_hex(8)}-{name}"
-        with self._told():
+        with self._report_errors():
             try:
                 # Made new: a file or a link that waits under this name is an error.
                 os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
@@ -140,33 +142,33 @@ class Folder:
                 draft.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Remove the folder with all that is in it."""
-        with self._told():
+        """Remove the folder with its contents."""
+        with self._report_errors():
             shutil.rmtree(self.path)
 
     def take(self, other: Folder, name: str) -> Path:
         """Move a file here from another folder on the same disk."""
         target = self.check(name)
-        with self._told():
+        with self._report_errors():
             (other.path / name).replace(target)
         return target
 
     def remove(self, name: str) -> None:
         """Remove a file of an earlier run, if there is one."""
-        with self._told():
+        with self._report_errors():
             (self.path / name).unlink(missing_ok=True)
 
     def inner(self, name: str) -> Folder:
-        """A folder inside this one, which must not be a link."""
-        return Folder.at(self._unlinked(name))
+        """Create or open a folder inside this one, which must not be a link."""
+        return Folder.at(self._refuse_link(name))
 
     def check_inner(self, name: str) -> None:
         """Refuse a link where a folder inside this one is, or will be."""
-        self._unlinked(name)
+        self._refuse_link(name)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what the system says into one line with a remedy."""
+    def _report_errors(self) -> Iterator[None]:
+        """Turn an error of the system into one line with a remedy."""
         try:
             yield
         except OSError as problem:
@@ -177,7 +179,7 @@ class Folder:
 
 
 def _sync(path: Path) -> None:
-    """Let the disk have what was written, before anything else is done."""
+    """Flush a file or folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

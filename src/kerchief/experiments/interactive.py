@@ -1,4 +1,4 @@
-"""Interactive use, timed: one `Bandit` in memory, `decide` then `reward`, arrays in and out."""
+"""Timing of interactive use: one `Bandit` in memory, `decide` then `reward`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDLESS = 10**6
 
 
 def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Callable[[], float]:
-    """Make a bandit ready; each call plays some rounds and returns microseconds per round."""
+    """Build a bandit and a function that times its rounds in microseconds."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(_ROUNDS, problem.arms, problem.dim))
     features /= np.linalg.norm(features, axis=-1, keepdims=True) / problem.norm

@@ -1,4 +1,4 @@
-"""A ledger in a file, which is written before anything that it pays for is drawn."""
+"""Ledger in a file, written before any noise that it pays for is drawn."""
 
 from __future__ import annotations
 
@@ -15,70 +15,70 @@ from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Charge, Receipt
 
 
-class _Kept(MemoryLedger):
-    """A ledger whose receipts are in a file when a charge returns."""
+class _FileLedger(MemoryLedger):
+    """Ledger whose receipts are in a file when a charge returns."""
 
     def __init__(self, budget: Guarantee, path: Path) -> None:
-        """An empty one, for this file."""
+        """Create an empty ledger for this file."""
         super().__init__(budget)
         self._path = path
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
 
     def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
-        """Pay for every line of a bill, or for none of them, and write it down."""
-        with self._writing:
-            paid = super().charge_all(bill)
-            self._write()
-        return paid
+        """Charge every line of a bill or none, and write the file."""
+        with self._write_lock:
+            receipts = super().charge_all(bill)
+            self._write_file()
+        return receipts
 
     def settle(self, receipt: Receipt, used: int) -> Receipt:
-        """Record what was really used, and write it down."""
-        with self._writing:
-            settled = super().settle(receipt, used)
-            self._write()
-        return settled
+        """Record the actual use of a charge, and write the file."""
+        with self._write_lock:
+            final_receipt = super().settle(receipt, used)
+            self._write_file()
+        return final_receipt
 
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         folder = Folder(path=self._path.parent)
         folder.write(self._path.name, self.dumps().encode())
 
 
 def budget_in(path: Path) -> Guarantee | None:
-    """The budget of the ledger in a file, if there is one.
+    """Return the budget of the ledger in a file, or None without a file.
 
     Raises:
-        InvalidValue: the file is none of a ledger.
+        InvalidValue: the file holds no ledger.
     """
-    return _read(path).budget if path.exists() else None
+    return _read_ledger(path).budget if path.exists() else None
 
 
 @contextlib.contextmanager
 def kept(path: Path, budget: Guarantee) -> Iterator[MemoryLedger]:
-    """Open the ledger in a file, or begin one with this budget; nobody else can meanwhile.
+    """Open the ledger in a file, or begin one with this budget, under a lock.
 
     Raises:
-        InvalidValue: the file is none of a ledger, or of another budget.
+        InvalidValue: the file holds no ledger, or one with another budget.
     """
     Folder.at(path.parent)
     with path.with_name(f"{path.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ledger = _Kept(budget, path)
+        ledger = _FileLedger(budget, path)
         if path.exists():
-            ledger._receipts = list(_receipts(path, budget))
+            ledger._receipts = list(_read_receipts(path, budget))
         yield ledger
 
 
-def _receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
-    found = _read(path)
-    if found.budget != budget:
+def _read_receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
+    ledger = _read_ledger(path)
+    if ledger.budget != budget:
         raise InvalidValue(
-            f"{path} has the budget {found.budget.sentence()}, and {budget.sentence()} is asked "
+            f"{path} has the budget {ledger.budget.sentence()}, and {budget.sentence()} is asked "
             "for; ask for the same, or give another file"
         )
-    return found.receipts
+    return ledger.receipts
 
 
-def _read(path: Path) -> MemoryLedger:
+def _read_ledger(path: Path) -> MemoryLedger:
     if path.is_dir():
         raise InvalidValue(f"the ledger {str(path)!r} is a folder; give the name of a file")
     try:

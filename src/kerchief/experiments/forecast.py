@@ -1,4 +1,4 @@
-"""What some simulated worlds say of one that was not simulated: intervals, crossings, a verdict."""
+"""Forecasts from simulated environments: intervals, crossings and a verdict."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Verdict: TypeAlias = Literal["personalise", "one arm", "undecided"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A mean, and an interval around what it is the mean of."""
+    """Mean with an interval."""
 
     mean: float
     low: float
     high: float
 
     def text(self) -> str:
-        """Three digits each.
+        """Format the interval with three digits each.
 
         >>> Interval(mean=0.7312, low=0.71, high=0.75).text()
         '0.731 (0.71 to 0.75)'
@@ -48,12 +48,12 @@ class Interval:
 
 
 def predicted(values: ArrayLike, *, least: float = -math.inf, level: float = LEVEL) -> Interval:
-    """Where the value of one more world will lie; none can be below the `least`.
+    """Predict where the value of one more environment lies, not below `least`.
 
-    From 19 worlds on (for 90 %) between two order statistics, which holds whatever the law of the
-    worlds is. Fewer cannot say that much: there the interval holds all that was seen, and is as
-    wide as normal values would need to miss half as often, since few worlds hide how skewed a law
-    is.
+    From 19 environments on (at 90 %), the interval lies between two order statistics, which is
+    valid for any distribution of environments. With fewer, it holds all values, and is as wide as
+    normal values would need to miss half as often, since few environments hide how skewed their
+    distribution is.
 
     >>> predicted(range(1, 40)).text()
     '20 (2 to 38)'
@@ -62,55 +62,67 @@ def predicted(values: ArrayLike, *, least: float = -math.inf, level: float = LEV
     >>> predicted([1.0, 2.0, 3.0], least=0.0).text()
     '2 (0 to 6.97)'
     """
-    seen = _seen(values)
-    count, rank = seen.size, _rank(seen.size, level)
+    sorted_values = _sort_values(values)
+    count, rank = sorted_values.size, _compute_rank(sorted_values.size, level)
     if rank >= 1:
-        low, high = float(seen[rank - 1]), float(seen[count - rank])
-        return Interval(mean=float(seen.mean()), low=low, high=high)
-    wide = _deviations(count, (1 + level) / 2) * math.sqrt(1 + 1 / count) * float(seen.std(ddof=1))
-    mean = float(seen.mean())
-    low, high = max(mean - wide, least), mean + wide
-    return Interval(mean=mean, low=min(low, float(seen[0])), high=max(high, float(seen[-1])))
+        low, high = float(sorted_values[rank - 1]), float(sorted_values[count - rank])
+        return Interval(mean=float(sorted_values.mean()), low=low, high=high)
+    half_width = (
+        _compute_quantile(count, (1 + level) / 2)
+        * math.sqrt(1 + 1 / count)
+        * float(sorted_values.std(ddof=1))
+    )
+    mean = float(sorted_values.mean())
+    low, high = max(mean - half_width, least), mean + half_width
+    return Interval(
+        mean=mean, low=min(low, float(sorted_values[0])), high=max(high, float(sorted_values[-1]))
+    )
 
 
 def average(values: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Where the mean over all worlds lies, by Student's law.
+    """Estimate the mean over all environments, by Student's distribution.
 
     >>> average([1.0, 2.0, 3.0]).text()
     '2 (0.314 to 3.69)'
     """
-    seen = _seen(values)
-    wide = _deviations(seen.size, level) * float(seen.std(ddof=1)) / math.sqrt(seen.size)
-    mean = float(seen.mean())
-    return Interval(mean=mean, low=mean - wide, high=mean + wide)
+    sorted_values = _sort_values(values)
+    half_width = (
+        _compute_quantile(sorted_values.size, level)
+        * float(sorted_values.std(ddof=1))
+        / math.sqrt(sorted_values.size)
+    )
+    mean = float(sorted_values.mean())
+    return Interval(mean=mean, low=mean - half_width, high=mean + half_width)
 
 
-def _seen(values: ArrayLike) -> NDArray[np.float64]:
-    seen = np.sort(real_array("values", values).ravel())
-    if seen.size < 2 or not np.isfinite(seen).all():
-        raise InvalidValue(f"there are {seen.size} values; an interval needs 2 or more finite ones")
-    return seen
+def _sort_values(values: ArrayLike) -> NDArray[np.float64]:
+    sorted_values = np.sort(real_array("values", values).ravel())
+    if sorted_values.size < 2 or not np.isfinite(sorted_values).all():
+        raise InvalidValue(
+            f"there are {sorted_values.size} values; an interval needs 2 or more finite ones"
+        )
+    return sorted_values
 
 
-def _rank(count: int, level: float) -> int:
-    """Which value from either end bounds a new one; 0 where none does."""
+def _compute_rank(count: int, level: float) -> int:
+    """Return which value from either end bounds a new one, or 0 if none does."""
     tail = (1 - between("level", level, 0.0, 1.0)) / 2
     return math.floor((count + 1) * tail + 1e-9)
 
 
-def _deviations(count: int, level: float) -> float:
+def _compute_quantile(count: int, level: float) -> float:
     return float(_special.stdtrit(count - 1, (1 + between("level", level, 0.0, 1.0)) / 2))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Needed:
-    """How much of something is needed until a gain is none no more.
+    """Amount of users or epsilon from which a gain is positive.
 
     Attributes:
-        value: that much; None where nothing that was simulated was enough.
-        least: the least that was simulated; a value that is no greater is a bound from above.
-        most: the most that was simulated.
-        guess: what it would be if the pace at the end stayed, beyond what was simulated; else None.
+        value: the amount; None if no simulated amount was enough.
+        least: least simulated amount; a value that is no greater is an upper bound.
+        most: largest simulated amount.
+        guess: amount beyond the simulated ones if the pace at the end continues; else None.
     """
 
     value: float | None
@@ -120,16 +132,16 @@ class Needed:
 
     @property
     def bound(self) -> bool:
-        """Whether even less may do: the least that was simulated is enough."""
+        """Whether the least simulated amount is enough, so that less may do."""
         return self.value is not None and self.value <= self.least
 
 
 def users_needed(rounds: ArrayLike, gains: ArrayLike) -> Needed:
-    """After how many users a cumulative gain is above 0 and stays there, to the end of the run.
+    """Find after how many users a cumulative gain stays above 0.
 
     Args:
         rounds: after how many users the gain was read.
-        gains: the gain over whatever it is measured against, summed over users so far.
+        gains: the gain over the baseline, summed over users so far.
 
     >>> users_needed([100, 200, 300], [-2.0, -1.0, 1.0]).value
     250.0
@@ -137,38 +149,44 @@ def users_needed(rounds: ArrayLike, gains: ArrayLike) -> Needed:
     >>> short.value, short.guess
     (None, 1400.0)
     """
-    at, gain = real_array("rounds", rounds), real_array("gains", gains)
-    if at.shape != gain.shape or at.ndim != 1 or at.size == 0:
-        raise InvalidValue(f"there are {gain.size} gains after {at.size} ticks; give one for each")
-    last, least = float(at[-1]), float(at[0])
+    users, gain = real_array("rounds", rounds), real_array("gains", gains)
+    if users.shape != gain.shape or users.ndim != 1 or users.size == 0:
+        raise InvalidValue(
+            f"there are {gain.size} gains after {users.size} ticks; give one for each"
+        )
+    last, least = float(users[-1]), float(users[0])
     if gain[-1] <= 0:
-        return Needed(value=None, least=least, most=last, guess=_drawn_out(at, gain))
+        return Needed(value=None, least=least, most=last, guess=_extrapolate_crossing(users, gain))
     behind = np.flatnonzero(gain <= 0)
     if not behind.size:
         return Needed(value=least, least=least, most=last)
-    left = int(behind[-1])
+    last_behind = int(behind[-1])
     return Needed(
-        value=_crossing(at[left], at[left + 1], gain[left], gain[left + 1]), least=least, most=last
+        value=_interpolate_crossing(
+            users[last_behind], users[last_behind + 1], gain[last_behind], gain[last_behind + 1]
+        ),
+        least=least,
+        most=last,
     )
 
 
-def _drawn_out(at: NDArray[np.float64], gain: NDArray[np.float64]) -> float | None:
-    """Where the gain would be 0 at the pace of the last part of the run."""
-    late = int(np.searchsorted(at, at[-1] * (1 - _LATE)))
-    if late >= at.size - 1:
+def _extrapolate_crossing(users: NDArray[np.float64], gain: NDArray[np.float64]) -> float | None:
+    """Extrapolate where the gain is 0 at the pace of the end of the run."""
+    late = int(np.searchsorted(users, users[-1] * (1 - _LATE)))
+    if late >= users.size - 1:
         return None
-    pace = (gain[-1] - gain[late]) / (at[-1] - at[late])
+    pace = (gain[-1] - gain[late]) / (users[-1] - users[late])
     if pace <= 0:
         return None
-    guess = float(at[-1] - gain[-1] / pace)
-    return guess if guess <= _FARTHEST * at[-1] else None
+    guess = float(users[-1] - gain[-1] / pace)
+    return guess if guess <= _FARTHEST * users[-1] else None
 
 
 def epsilon_needed(gains: Mapping[float, float]) -> Needed:
-    """The least epsilon whose mean gain is above 0: monotone between those that were simulated.
+    """Find the least epsilon whose mean gain is above 0.
 
-    More epsilon is no worse, so gains that fall are averaged with their neighbours; between two
-    epsilons the gain is a line over log epsilon.
+    Gains are made monotone, since more epsilon is no worse: gains that fall are averaged with their
+    neighbours. Between two epsilons the gain is a line over log epsilon.
 
     >>> epsilon_needed({1.0: -1.0, 4.0: 1.0}).value
     2.0
@@ -178,25 +196,25 @@ def epsilon_needed(gains: Mapping[float, float]) -> Needed:
     if not gains:
         raise InvalidValue("there are no gains; give one for each epsilon")
     epsilons = sorted(gains)
-    rising = _rising([gains[one] for one in epsilons])
-    least, most = epsilons[0], epsilons[-1]
+    rising = _fit_nondecreasing([gains[epsilon] for epsilon in epsilons])
+    smallest, largest = epsilons[0], epsilons[-1]
     if rising[-1] <= 0:
-        return Needed(value=None, least=least, most=most)
+        return Needed(value=None, least=smallest, most=largest)
     if rising[0] > 0:
-        return Needed(value=least, least=least, most=most)
+        return Needed(value=smallest, least=smallest, most=largest)
     pairs = itertools.pairwise(zip(epsilons, rising, strict=True))
     (low, under), (high, over) = next(pair for pair in pairs if pair[1][1] > 0)
-    value = math.exp(_crossing(math.log(low), math.log(high), under, over))
-    return Needed(value=value, least=least, most=most)
+    value = math.exp(_interpolate_crossing(math.log(low), math.log(high), under, over))
+    return Needed(value=value, least=smallest, most=largest)
 
 
-def _crossing(left: float, right: float, under: float, over: float) -> float:
-    """Where a line from `under`, at most 0, to `over`, above 0, is 0."""
-    return float(left + (right - left) * -under / (over - under))
+def _interpolate_crossing(start: float, end: float, under: float, over: float) -> float:
+    """Interpolate where a line from `under` <= 0 to `over` > 0 is 0."""
+    return float(start + (end - start) * -under / (over - under))
 
 
-def _rising(values: list[float]) -> list[float]:
-    """The nearest values that do not fall: those that do are put together, at their mean."""
+def _fit_nondecreasing(values: list[float]) -> list[float]:
+    """Fit the nearest values that do not fall, by pooling at the mean."""
     blocks: list[list[float]] = []
     for value in values:
         block = [value]
@@ -207,10 +225,10 @@ def _rising(values: list[float]) -> list[float]:
 
 
 def verdict(gains: ArrayLike) -> Verdict:
-    """Whether to learn at all, by what it gains per user over one arm for all, world by world.
+    """Decide whether to learn, by the gain per user over one arm for all.
 
-    Only a mean that is above 0 with its interval speaks for learning; one that is not above 0 at
-    all speaks for one arm.
+    The gains are those of each environment. A mean above 0 with its whole interval speaks for
+    learning; a mean of at most 0 speaks for one arm.
 
     >>> verdict([0.1, 0.12, 0.08]), verdict([-0.1, -0.2]), verdict([0.1, -0.09])
     ('personalise', 'one arm', 'undecided')

@@ -1,4 +1,4 @@
-"""Whether plans hold: how often their intervals cover worlds that they have not seen."""
+"""Coverage of plans: how often their intervals hold in new environments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kerchief.experiments.players import Cell
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The share of unseen worlds that lay where a plan had said, on average over plans."""
+    """Share of new environments inside the intervals, on average over plans."""
 
     reward: float
     regret: float
@@ -26,18 +26,18 @@ class Coverage:
 
 
 def played_here(planning: Planning, *, width: int, chunks: int = 1, first: int = 0) -> Played:
-    """Play every cell in this process, however long it takes.
+    """Simulate every cell in this process, however long it takes.
 
     Args:
-        planning: what is asked.
-        width: how many replicates a chunk has.
-        chunks: how many of them.
-        first: number of the first of them: others are other worlds.
+        planning: question of the plan.
+        width: number of replicates of a chunk.
+        chunks: number of chunks.
+        first: number of the first chunk; another number gives other environments.
     """
     users, ticks = segments(planning.count)
-    played = Played(users=users)
+    simulation = Played(users=users)
     for cell in planning.cells(users):
-        played.runs[cell] = {
+        simulation.runs[cell] = {
             chunk: Part(
                 cell=cell,
                 environment=planning.environment,
@@ -48,43 +48,51 @@ def played_here(planning: Planning, *, width: int, chunks: int = 1, first: int =
             ).play()
             for chunk in range(chunks)
         }
-    return played
+    return simulation
 
 
 def coverage(
     planning: Planning, *, width: int, plans: int, unseen: int, seed: int
 ) -> dict[Cell, Coverage]:
-    """Make several plans of `width` worlds each, and hold them to worlds of another seed.
+    """Make several plans of `width` environments, and test them on new ones.
 
     Args:
-        planning: what is asked; its seed is that of the plans.
-        width: how many worlds one plan simulates.
-        plans: how many plans are made.
-        unseen: how many times `width` worlds are drawn anew.
-        seed: of those; not that of the plans.
+        planning: question of the plans, with their seed.
+        width: number of environments that one plan simulates.
+        plans: number of plans.
+        unseen: how many times `width` new environments are drawn.
+        seed: seed of the new environments, which is not that of the plans.
     """
     validate.whole("plans", plans)
-    made = played_here(planning, width=width, chunks=plans)
-    fresh = played_here(dataclasses.replace(planning, seed=seed), width=width, chunks=unseen)
-    beside = yardstick(list(made.runs))
+    planned_simulation = played_here(planning, width=width, chunks=plans)
+    fresh_simulation = played_here(
+        dataclasses.replace(planning, seed=seed), width=width, chunks=unseen
+    )
+    baseline = yardstick(list(planned_simulation.runs))
 
-    def held(read: Callable[[Played], NDArray[np.float64]]) -> float:
-        return _covered(read(made), read(fresh), width)
+    def measure_coverage(read: Callable[[Played], NDArray[np.float64]]) -> float:
+        return _compute_coverage(read(planned_simulation), read(fresh_simulation), width)
 
-    def of(cell: Cell) -> Coverage:
+    def measure_cell(cell: Cell) -> Coverage:
         return Coverage(
-            reward=held(lambda one: one.rewards(cell)),
-            regret=held(lambda one: one.curves(cell)[-1]),
-            gain=None if cell == beside else held(lambda one: one.gains(cell, beside)[-1]),
+            reward=measure_coverage(lambda simulation: simulation.rewards(cell)),
+            regret=measure_coverage(lambda simulation: simulation.curves(cell)[-1]),
+            gain=None
+            if cell == baseline
+            else measure_coverage(lambda simulation: simulation.gains(cell, baseline)[-1]),
         )
 
-    return {cell: of(cell) for cell in made.runs}
+    return {cell: measure_cell(cell) for cell in planned_simulation.runs}
 
 
-def _covered(seen: NDArray[np.float64], unseen: NDArray[np.float64], width: int) -> float:
-    plans = [predicted(seen[start : start + width]) for start in range(0, seen.size, width)]
-    return float(np.mean([_share(plan, unseen) for plan in plans]))
+def _compute_coverage(
+    simulated: NDArray[np.float64], unseen: NDArray[np.float64], width: int
+) -> float:
+    plans = [
+        predicted(simulated[start : start + width]) for start in range(0, simulated.size, width)
+    ]
+    return float(np.mean([_compute_share(plan, unseen) for plan in plans]))
 
 
-def _share(plan: Interval, unseen: NDArray[np.float64]) -> float:
-    return float(np.mean([plan.covers(one) for one in unseen]))
+def _compute_share(plan: Interval, unseen: NDArray[np.float64]) -> float:
+    return float(np.mean([plan.covers(value) for value in unseen]))

@@ -1,7 +1,7 @@
 """Results as data frames: plain columns, one row per cell, per tick or per replicate.
 
-Numbers are numbers: epsilon is infinite, with a delta of 0, where nothing is private, and what is
-not known is missing. Words are words, and nothing is a category or an object.
+Epsilon is infinite, with a delta of 0, in rows without privacy, and unknown numbers are missing.
+Texts are plain strings; no column is a category or an object.
 """
 
 from __future__ import annotations
@@ -30,16 +30,25 @@ Form: TypeAlias = Literal["cells", "curves", "replicates"]
 Column: TypeAlias = NDArray[Any] | list[str]
 Columns: TypeAlias = Mapping[str, Column]
 
-_NAMED = ("world", "policy", "numbers", "mode", "trust", *FLAGS.values(), "epsilon", "delta")
+_IDENTITY_COLUMNS = (
+    "world",
+    "policy",
+    "numbers",
+    "mode",
+    "trust",
+    *FLAGS.values(),
+    "epsilon",
+    "delta",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Results:
-    """What was played, ready to be a data frame; `read_results` makes it.
+    """Results of a run, ready to be a data frame; see `read_results`.
 
-    A form is "cells" (one row per cell: who played where, what was asked for and spent, and the
-    final regret), "curves" (one row per cell and tick: mean, standard error and 95th percentile of
-    the regret so far) or "replicates" (one row per cell, replicate and tick).
+    A form is "cells" (one row per cell: player, environment, privacy budget and cost, and final
+    regret), "curves" (one row per cell and tick: mean, standard error and 95th percentile of the
+    regret so far) or "replicates" (one row per cell, replicate and tick).
 
     Attributes:
         rows: one JSON object per cell, as in `results.json`.
@@ -50,16 +59,16 @@ class Results:
     table: Path | tuple[Result, ...]
 
     def __post_init__(self) -> None:
-        """Check that every row is one."""
+        """Check that every row is a row of results."""
         try:
-            _gathered([_cell(row) for row in self.rows])
+            _collect_columns([_flatten_row(row) for row in self.rows])
         except (TypeError, ValueError, LookupError, AttributeError) as problem:
             raise InvalidValue(
                 "rows are no results of kerchief; make them with `read_results`"
             ) from problem
         results = self.table if isinstance(self.table, tuple) else ()
         if not (isinstance(self.table, Path) or len(results) == len(self.rows)) or not all(
-            isinstance(one, Result) for one in results
+            isinstance(result, Result) for result in results
         ):
             raise InvalidValue("table is no path, and no result for each of the rows; give either")
 
@@ -68,39 +77,46 @@ class Results:
         return len(self.rows)
 
     def to_pandas(self, form: Form = "cells") -> Any:
-        """A `pandas.DataFrame`; what is missing is NaN."""
-        _need("pandas")
+        """Return a `pandas.DataFrame`; a missing value is NaN."""
+        _require_library("pandas")
         return importlib.import_module("pandas").DataFrame(dict(self.columns(form)))
 
     def to_polars(self, form: Form = "cells") -> pl.DataFrame:
-        """A `polars.DataFrame`; what is missing is null."""
-        _need("polars")
+        """Return a `polars.DataFrame`; a missing value is null."""
+        _require_library("polars")
         import polars as pl
 
         return pl.DataFrame(dict(self.columns(form)), nan_to_null=True)
 
     def columns(self, form: Form = "cells") -> Columns:
-        """The columns by their names: arrays of numbers, and lists of words."""
+        """Return columns by name: arrays of numbers, and lists of texts."""
         one_of("form", form, get_args(Form))
         if form == "cells":
-            return _gathered([_cell(row) for row in self.rows])
-        names = [{name: row[name] for name in _NAMED} for row in map(_cell, self.rows)]
-        make = _curve if form == "curves" else _runs
-        numbers = [make(*pair) for pair in self._curves()]
-        lengths = [len(one["round"]) for one in numbers]
-        shared = {name: _repeated(one, lengths) for name, one in _gathered(names).items()}
+            return _collect_columns([_flatten_row(row) for row in self.rows])
+        names = [
+            {name: row[name] for name in _IDENTITY_COLUMNS} for row in map(_flatten_row, self.rows)
+        ]
+        make = _summarize_curves if form == "curves" else _list_replicates
+        numbers = [make(*pair) for pair in self._load_curves()]
+        lengths = [len(columns["round"]) for columns in numbers]
+        repeated = {
+            name: _repeat_column(column, lengths)
+            for name, column in _collect_columns(names).items()
+        }
         measured = numbers[0] if numbers else ()
-        return shared | {name: np.concatenate([one[name] for one in numbers]) for name in measured}
+        return repeated | {
+            name: np.concatenate([columns[name] for columns in numbers]) for name in measured
+        }
 
-    def _curves(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """For each cell its ticks and its curves, one row per tick and one column per replicate."""
+    def _load_curves(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Load each cell's ticks and curves, with a column per replicate."""
         if isinstance(self.table, tuple):
-            return [(one.rounds, one.curves) for one in self.table]
+            return [(result.rounds, result.curves) for result in self.table]
         return _read_curves(self.table, len(self.rows))
 
 
 def read_results(source: str | Path | Iterable[Result]) -> Results:
-    """Results from the folder of a run, or from what `compare` yields.
+    """Read results from the folder of a run, or from what `compare` yields.
 
     Raises:
         InvalidValue: there is no run in the folder, or it cannot be read.
@@ -112,28 +128,28 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
     (['uniform', 'greedy'], [inf, inf])
     """
     if isinstance(source, str | Path):
-        return _of_folder(Path(source))
-    played: list[Result] = []
-    for one in _each(source):
-        if not isinstance(one, Result):
+        return _read_folder(Path(source))
+    results: list[Result] = []
+    for result in _iterate_source(source):
+        if not isinstance(result, Result):
             raise InvalidValue(
-                f"there is a {type(one).__name__} among the results; give a folder, or what "
+                f"there is a {type(result).__name__} among the results; give a folder, or what "
                 "`compare` yields"
             )
-        played.append(one)
-    return Results(rows=tuple(one.to_dict() for one in played), table=tuple(played))
+        results.append(result)
+    return Results(rows=tuple(result.to_dict() for result in results), table=tuple(results))
 
 
-def _each(source: object) -> Iterator[object]:
-    """What is given, one by one; what cannot be taken apart is one thing."""
-    things: Any = source
+def _iterate_source(source: object) -> Iterator[object]:
+    """Iterate over a source, or over the source alone if it is not iterable."""
+    iterable: Any = source
     try:
-        return iter(things)
+        return iter(iterable)
     except TypeError:
         return iter((source,))
 
 
-def _of_folder(folder: Path) -> Results:
+def _read_folder(folder: Path) -> Results:
     file = folder / "results.json"
     try:
         rows = tuple(json.loads(file.read_text(encoding="utf-8"))["rows"])
@@ -146,7 +162,7 @@ def _of_folder(folder: Path) -> Results:
         ) from problem
 
 
-def _need(library: str) -> None:
+def _require_library(library: str) -> None:
     if importlib.util.find_spec(library) is None:
         raise KerchiefError(
             f"a data frame of {library} cannot be made without it: run `pip install {library}`, or "
@@ -154,67 +170,71 @@ def _need(library: str) -> None:
         )
 
 
-def _cell(row: Mapping[str, Any]) -> dict[str, float | int | bool | str]:
-    """A row as JSON without nesting and without nulls."""
-    regret, reward, sent = row["regret"], row["reward"] or {}, row["communication"]
+def _flatten_row(row: Mapping[str, Any]) -> dict[str, float | int | bool | str]:
+    """Flatten a JSON row: no nesting and no nulls."""
+    regret, reward, communication = row["regret"], row["reward"] or {}, row["communication"]
     return {
         "world": row["world"],
         "policy": row["policy"],
         "numbers": ", ".join(f"{name}={value:g}" for name, value in row["numbers"].items()),
         **{name: row[name] for name in ("mode", "trust", *FLAGS.values())},
-        "epsilon": _bound(row["epsilon"]),
+        "epsilon": _fill_epsilon(row["epsilon"]),
         "delta": row["delta"] or 0.0,
         "private": row["private"],
-        "spent_epsilon": _bound(row["spent"]["epsilon"]),
+        "spent_epsilon": _fill_epsilon(row["spent"]["epsilon"]),
         "spent_delta": row["spent"]["delta"] or 0.0,
         "replicates": row["replicates"],
-        **{f"regret_{name}": _known(value) for name, value in regret.items()},
-        **{f"reward_{name}": _known(reward.get(name)) for name in ("mean", "se")},
-        **{f"{name}_sent": _known(sent.get(name)) for name in ("reals", "bits")},
-        "right": _known(row["right"]),
-        "printed": _known(row.get("printed")),
+        **{f"regret_{name}": _fill_missing(value) for name, value in regret.items()},
+        **{f"reward_{name}": _fill_missing(reward.get(name)) for name in ("mean", "se")},
+        **{f"{name}_sent": _fill_missing(communication.get(name)) for name in ("reals", "bits")},
+        "right": _fill_missing(row["right"]),
+        "printed": _fill_missing(row.get("printed")),
         "microseconds": row["microseconds"],
     }
 
 
-def _bound(epsilon: float | None) -> float:
+def _fill_epsilon(epsilon: float | None) -> float:
     return np.inf if epsilon is None else epsilon
 
 
-def _known(value: float | None) -> float:
+def _fill_missing(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _gathered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
-    """Columns from rows: words in lists, numbers in arrays of their own kind."""
+def _collect_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+    """Collect rows into columns: texts in lists, numbers in typed arrays."""
     kinds: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
     columns: dict[str, Column] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
-        kind = float if any(isinstance(one, float) for one in values) else type(values[0])
+        kind = float if any(isinstance(value, float) for value in values) else type(values[0])
         columns[name] = values if kind is str else np.array(values, kinds[kind])
     return columns
 
 
-def _repeated(column: Column, lengths: Sequence[int]) -> Column:
+def _repeat_column(column: Column, lengths: Sequence[int]) -> Column:
     if isinstance(column, list):
         pairs = zip(column, lengths, strict=True)
-        return [word for word, length in pairs for _ in range(length)]
+        return [text for text, length in pairs for _ in range(length)]
     return np.repeat(column, lengths)
 
 
-def _curve(rounds: NDArray[np.int64], curves: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def _summarize_curves(
+    rounds: NDArray[np.int64], curves: NDArray[np.float64]
+) -> dict[str, NDArray[Any]]:
     count = curves.shape[1]
-    spread = curves.std(axis=1, ddof=1) if count > 1 else np.full(len(curves), np.nan)
+    deviation = curves.std(axis=1, ddof=1) if count > 1 else np.full(len(curves), np.nan)
     return {
         "round": np.asarray(rounds, np.int64),
         "regret_mean": curves.mean(axis=1),
-        "regret_se": spread / np.sqrt(count),
+        "regret_se": deviation / np.sqrt(count),
         "regret_p95": np.percentile(curves, 95.0, axis=1),
     }
 
 
-def _runs(rounds: NDArray[np.int64], curves: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def _list_replicates(
+    rounds: NDArray[np.int64], curves: NDArray[np.float64]
+) -> dict[str, NDArray[Any]]:
     ticks, count = curves.shape
     return {
         "replicate": np.repeat(np.arange(count, dtype=np.int64), ticks),
@@ -224,8 +244,8 @@ def _runs(rounds: NDArray[np.int64], curves: NDArray[np.float64]) -> dict[str, N
 
 
 def _read_curves(file: Path, cells: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Cells lie one behind another in the long form, each replicate by replicate."""
-    _need("polars")
+    """Read curves from the long form, where cells lie one behind another."""
+    _require_library("polars")
     import polars as pl
 
     try:
@@ -244,11 +264,12 @@ def _read_curves(file: Path, cells: int) -> list[tuple[NDArray[np.int64], NDArra
     columns = [table[name].to_numpy() for name in ("replicate", "round", "regret")]
     ends = [*starts[1:], len(table)]
     return [
-        _cut(*(one[start:end] for one in columns)) for start, end in zip(starts, ends, strict=True)
+        _reshape_curves(*(column[start:end] for column in columns))
+        for start, end in zip(starts, ends, strict=True)
     ]
 
 
-def _cut(
+def _reshape_curves(
     replicates: NDArray[Any], rounds: NDArray[Any], regrets: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     count = int(replicates[-1]) + 1

@@ -1,4 +1,4 @@
-"""All private bandits at one guarantee on common worlds: who loses least under each trust."""
+"""Leaderboard of all private bandits at one guarantee, by trust model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REPLICATES: Mapping[SizeName, int] = {"quick": 12, "usual": 32, "full": 100}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """A bandit that does not play in a world of its division, and why."""
+    """Bandit that does not play in an environment of its division, and why."""
 
     policy: str
     trust: str
@@ -54,7 +54,7 @@ class LeftOut:
 
 
 class Board(NamedTuple):
-    """The standings of one division under one trust, over these worlds."""
+    """Standings of one division under one trust model."""
 
     division: str
     trust: str
@@ -64,12 +64,12 @@ class Board(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leaderboard(Plan):
-    """Every private bandit under every trust, at one epsilon and delta; see `Leaderboard.of`.
+    """Every private bandit under every trust model; see `Leaderboard.of`.
 
     Attributes:
         worlds: by name, from `WORLDS`.
         policies: by name; those that are private under no trust are refused.
-        trusts: the words under which they play.
+        trusts: the trust models under which they play.
     """
 
     size: SizeName
@@ -91,7 +91,7 @@ class Leaderboard(Plan):
         validate.positive("epsilon", self.epsilon)
         validate.between("delta", self.delta, 0.0, 1.0)
         for name in ("worlds", "policies", "trusts"):
-            if getattr(self, name) != (_listed(name, getattr(self, name)) or None):
+            if getattr(self, name) != (_deduplicate_names(name, getattr(self, name)) or None):
                 raise InvalidValue(f"{name} is empty, or names something twice; name each once")
         for world in self.worlds:
             WORLDS[world]
@@ -118,20 +118,21 @@ class Leaderboard(Plan):
         replicates: int | None = None,
         seed: int = 0,
     ) -> Leaderboard:
-        """A leaderboard of a size: by default of all its worlds, of all private bandits.
+        """Build a leaderboard, by default of all environments and private bandits.
 
         >>> board = Leaderboard.of(size="quick", worlds=("chance",), policies=("ucb", "tsallis"))
         >>> [cell.label() for cell in board.cells()][-2:]
         ['ucb local ε=1', 'tsallis local ε=1']
         """
         validate.one_of("size", size, tuple(_HORIZONS))
-        usual = [name for name, one in WORLDS.items() if size in one.sizes]
-        offered = _QUICK if size == "quick" else _private()
+        usual = [name for name, world in WORLDS.items() if size in world.sizes]
+        offered = _QUICK if size == "quick" else _list_private_policies()
         return cls(
             size=size,
-            worlds=_listed("worlds", worlds) or tuple(usual),
-            policies=tuple(map(POLICIES.own_name, _listed("policies", policies))) or offered,
-            trusts=_listed("trusts", trusts) or _PRIVATE,
+            worlds=_deduplicate_names("worlds", worlds) or tuple(usual),
+            policies=tuple(map(POLICIES.own_name, _deduplicate_names("policies", policies)))
+            or offered,
+            trusts=_deduplicate_names("trusts", trusts) or _PRIVATE,
             epsilon=epsilon,
             delta=delta,
             horizon=_HORIZONS[size],
@@ -140,28 +141,28 @@ class Leaderboard(Plan):
         )
 
     def lead(self) -> str:
-        """What was asked of all, and how it is counted."""
+        """Describe the guarantee and the size of the leaderboard."""
         return (
             f"Every bandit promises ({self.epsilon:g}, {self.delta:g}) under its trust: "
-            f"{len(self.policies)} of {len(_private())} private bandits, {len(self.worlds)} of "
-            f"{len(list(WORLDS))} worlds, {self.replicates} replicates of each, seed {self.seed}, "
-            f"{self.size} size."
+            f"{len(self.policies)} of {len(_list_private_policies())} private bandits, "
+            f"{len(self.worlds)} of {len(list(WORLDS))} worlds, {self.replicates} replicates of "
+            f"each, seed {self.seed}, {self.size} size."
         )
 
     def caption(self, world: str) -> str:
-        """The name, what it is, and how long it was played."""
-        return f"{world}: {WORLDS[world].summary}; {self._rounds(world)} rounds"
+        """Describe an environment by its name, its summary and its rounds."""
+        return f"{world}: {WORLDS[world].summary}; {self._count_rounds(world)} rounds"
 
     def layout(self) -> Layout:
-        """No picture: hundreds of lines would show nothing."""
+        """Return an empty layout, since hundreds of lines would show nothing."""
         return Layout(panels=())
 
     def environment(self, world: str) -> AnyEnvironment:
-        """The world of that name."""
+        """Return the environment of this name."""
         return WORLDS[world].environment
 
     def parameters(self) -> dict[str, object]:
-        """Everything that was chosen."""
+        """Return every choice, by option."""
         return {
             "size": self.size,
             "world": list(self.worlds),
@@ -171,44 +172,51 @@ class Leaderboard(Plan):
         }
 
     def command(self) -> str:
-        """The command line that plays it again."""
-        words = ["kerchief", "leaderboard", *plugins.flags()]
+        """Return the command line that runs the leaderboard again."""
+        arguments = ["kerchief", "leaderboard", *plugins.flags()]
         for name, value in self.parameters().items():
-            for one in value if isinstance(value, list) else [value]:
-                words += [f"--{one}"] if name == "size" else [f"--{name}", str(one)]
-        return shlex.join(word for word in words if word != "--usual")
+            for argument in value if isinstance(value, list) else [value]:
+                arguments += [f"--{argument}"] if name == "size" else [f"--{name}", str(argument)]
+        return shlex.join(argument for argument in arguments if argument != "--usual")
 
     def cells(self) -> tuple[Cell, ...]:
-        """World by world: yardsticks, parents, and all private bandits that can play there."""
-        return self._fitted[0]
+        """Return baselines, counterparts and private bandits by environment."""
+        return self._cells_and_exclusions[0]
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Who does not play where others of the division do."""
-        return self._fitted[1]
+        """Bandits that do not play where others of their division do."""
+        return self._cells_and_exclusions[1]
 
     @functools.cached_property
-    def _fitted(self) -> tuple[tuple[Cell, ...], tuple[LeftOut, ...]]:
+    def _cells_and_exclusions(self) -> tuple[tuple[Cell, ...], tuple[LeftOut, ...]]:
         cells: list[Cell] = []
-        out: list[LeftOut] = []
+        exclusions: list[LeftOut] = []
         for world in self.worlds:
             private = []
-            for one in self._candidates(world):
-                reason = self._refusal(one, world)
+            for configuration in self._list_candidates(world):
+                reason = self._explain_refusal(configuration, world)
                 if reason is None:
-                    private.append(one)
+                    private.append(configuration)
                 else:
-                    out.append(
-                        LeftOut(policy=one.policy, trust=str(one.trust), world=world, reason=reason)
+                    exclusions.append(
+                        LeftOut(
+                            policy=configuration.policy,
+                            trust=str(configuration.trust),
+                            world=world,
+                            reason=reason,
+                        )
                     )
             if not private:
                 continue
-            lineup = (*self._yardsticks(world), *map(parent_of, private), *private)
-            cells += [self._cell(one, world) for one in dict.fromkeys(lineup)]
-        return tuple(cells), tuple(out)
+            lineup = (*self._list_yardsticks(world), *map(parent_of, private), *private)
+            cells += [
+                self._build_cell(configuration, world) for configuration in dict.fromkeys(lineup)
+            ]
+        return tuple(cells), tuple(exclusions)
 
-    def _candidates(self, world: str) -> list[Player]:
-        """The private bandits of a world's division."""
+    def _list_candidates(self, world: str) -> list[Player]:
+        """List the private bandits of an environment's division."""
         kind = ENVIRONMENTS[WORLDS[world].env].problem
         return [
             player(name, trust=trust, epsilon=self.epsilon)
@@ -218,68 +226,70 @@ class Leaderboard(Plan):
             if trust in POLICIES[name].trusts_in(kind)
         ]
 
-    def _refusal(self, one: Player, world: str) -> str | None:
-        problem = self.environment(world).problem(self._rounds(world))
+    def _explain_refusal(self, configuration: Player, world: str) -> str | None:
+        problem = self.environment(world).problem(self._count_rounds(world))
         try:
-            for each in (one, parent_of(one)):
-                arranged(self._cell(each, world), problem)
+            for candidate in (configuration, parent_of(configuration)):
+                arranged(self._build_cell(candidate, world), problem)
         except InvalidValue as refusal:
             return str(refusal)
         return None
 
-    def _yardsticks(self, world: str) -> list[Player]:
-        told = isinstance(self.environment(world), Singles)
+    def _list_yardsticks(self, world: str) -> list[Player]:
+        has_best_arm = isinstance(self.environment(world), Singles)
         return [
             player(name)
             for name in YARDSTICKS
-            if WORLDS[world].takes(POLICIES[name]) and (told or not needs_telling(name))
+            if WORLDS[world].takes(POLICIES[name]) and (has_best_arm or not needs_telling(name))
         ]
 
-    def _cell(self, one: Player, world: str) -> Cell:
-        return Cell(player=one, world=world, delta=self.delta, horizon=self._rounds(world))
+    def _build_cell(self, configuration: Player, world: str) -> Cell:
+        return Cell(
+            player=configuration, world=world, delta=self.delta, horizon=self._count_rounds(world)
+        )
 
-    def _rounds(self, world: str) -> int:
+    def _count_rounds(self, world: str) -> int:
         return WORLDS[world].horizon or self.horizon
 
     def boards(self, finished: Sequence[Result]) -> list[Board]:
-        """Standings for each division and trust, over the worlds that are finished."""
-        found = _by_player(finished)
-        whole = [world for world in self.worlds if self._is_whole(world, found)]
+        """Return standings by division and trust model, over complete worlds."""
+        results = _index_results(finished)
+        complete_worlds = [world for world in self.worlds if self._is_complete(world, results)]
         boards = []
-        for division in dict.fromkeys(WORLDS[world].division for world in whole):
-            worlds = tuple(world for world in whole if WORLDS[world].division == division)
+        for division in dict.fromkeys(WORLDS[world].division for world in complete_worlds):
+            worlds = tuple(world for world in complete_worlds if WORLDS[world].division == division)
             for trust in self.trusts:
-                made = standings(found, self._players(trust, worlds), worlds)
-                boards += [Board(division, trust, worlds, tuple(made))] if made else []
+                ranking = standings(results, self._list_players(trust, worlds), worlds)
+                boards += [Board(division, trust, worlds, tuple(ranking))] if ranking else []
         return boards
 
-    def _is_whole(self, world: str, found: Found) -> bool:
+    def _is_complete(self, world: str, results: Found) -> bool:
         cells = [cell for cell in self.cells() if cell.world == world]
-        rows = [found.get((cell.player, world)) for cell in cells]
+        rows = [results.get((cell.player, world)) for cell in cells]
         return all(row is not None and row.uniform > 0 for row in rows)
 
-    def _players(self, trust: str, worlds: Sequence[str]) -> list[Player]:
+    def _list_players(self, trust: str, worlds: Sequence[str]) -> list[Player]:
         cells = [cell for cell in self.cells() if cell.world in worlds]
-        return list(dict.fromkeys(one.player for one in cells if one.player.trust == trust))
+        return list(dict.fromkeys(cell.player for cell in cells if cell.player.trust == trust))
 
     def tables(self, finished: Sequence[Result]) -> list[Table]:
-        """Standings and prices for each division and trust, and who is left out."""
-        found, made = _by_player(finished), list[Table]()
-        for one in self.boards(finished):
-            name = f"{one.division}, {one.trust} trust"
-            made.append(overall(name, one.standings, len(one.worlds)))
-            made.append(by_world(f"{name}: {_OVER}", one.standings, one.worlds, found))
-        lines = tuple(dataclasses.astuple(one) for one in self.left_out)
+        """Return standings and prices of each board, and the bandits left out."""
+        results, tables = _index_results(finished), list[Table]()
+        for board in self.boards(finished):
+            name = f"{board.division}, {board.trust} trust"
+            tables.append(overall(name, board.standings, len(board.worlds)))
+            tables.append(by_world(f"{name}: {_OVER}", board.standings, board.worlds, results))
+        lines = tuple(dataclasses.astuple(exclusion) for exclusion in self.left_out)
         headings = ("bandit", "trust", "world", "why it is left out")
-        left = Table(caption="left out", headings=headings, lines=lines, columns="llll")
-        return made + [left] * bool(lines)
+        exclusions = Table(caption="left out", headings=headings, lines=lines, columns="llll")
+        return tables + [exclusions] * bool(lines)
 
     def preface(self) -> str:
-        """What the page is, and how it was made."""
+        """Describe the page and the command that made it, in Markdown."""
         return f"# {self.title}\n\n{self.lead()} {self.note()}\n\n`{self.command()}`\n\n"
 
     def note(self) -> str:
-        """How to read the standings."""
+        """Explain how to read the standings."""
         return (
             "A rank is one more than the number of bandits that lose less by at least "
             f"{ERRORS:g} standard errors of the difference on the same draws; = marks a rank that "
@@ -290,30 +300,30 @@ class Leaderboard(Plan):
         )
 
     def findings(self, finished: Sequence[Result]) -> dict[str, object]:
-        """The standings and who is left out, as JSON."""
+        """Return the standings and the bandits left out, as JSON."""
         return {
             "standings": [
-                {"division": board.division, **one.to_dict()}
+                {"division": board.division, **standing.to_dict()}
                 for board in self.boards(finished)
-                for one in board.standings
+                for standing in board.standings
             ],
-            "left_out": [dataclasses.asdict(one) for one in self.left_out],
+            "left_out": [dataclasses.asdict(exclusion) for exclusion in self.left_out],
         }
 
 
-def _listed(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Words without those that were said twice."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidValue(f"{name} is a {type(given).__name__}; give a tuple of names")
-    if not all(isinstance(one, str) for one in given):
+def _deduplicate_names(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Drop repeated names, and refuse what is no sequence of names."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidValue(f"{name} is a {type(values).__name__}; give a tuple of names")
+    if not all(isinstance(value, str) for value in values):
         raise InvalidValue(f"{name} holds what is no name; give a tuple of names")
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(values))
 
 
-def _private() -> tuple[str, ...]:
-    """The bandits that are private under some trust."""
-    return tuple(name for name, one in POLICIES.items() if len(one.trusts) > 1)
+def _list_private_policies() -> tuple[str, ...]:
+    """List the policies that are private under some trust model."""
+    return tuple(name for name, entry in POLICIES.items() if len(entry.trusts) > 1)
 
 
-def _by_player(finished: Sequence[Result]) -> Found:
-    return {(one.cell.player, one.cell.world): one for one in finished}
+def _index_results(results: Sequence[Result]) -> Found:
+    return {(result.cell.player, result.cell.world): result for result in results}

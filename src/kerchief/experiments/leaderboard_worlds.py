@@ -1,4 +1,4 @@
-"""The worlds of the leaderboard, by division: those that the same bandits can play in."""
+"""Environments of the leaderboard, by division."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Division: TypeAlias = Literal[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class World:
-    """A world that all bandits of a division meet.
+    """Environment that all bandits of a division play in.
 
     Attributes:
         horizon: number of rounds, where it is not that of the size.
-        sizes: at which sizes it is played unless worlds are named.
+        sizes: sizes at which it is played unless environments are named.
     """
 
     division: Division
@@ -37,48 +37,48 @@ class World:
     @functools.cached_property
     def environment(self) -> AnyEnvironment:
         """The environment, built when it is first needed."""
-        made: AnyEnvironment = ENVIRONMENTS[self.env].make(**self.options)
-        return made
+        environment: AnyEnvironment = ENVIRONMENTS[self.env].make(**self.options)
+        return environment
 
     def takes(self, policy: PolicyEntry) -> bool:
-        """Whether a policy is of this world's division."""
+        """Whether a policy belongs to this environment's division."""
         entry = ENVIRONMENTS[self.env]
         fits = entry.problem in policy.problems and entry.actions in policy.actions
-        named = (policy.aim == "best arm") == (self.division == "best arm")
-        return fits and (named or policy.home is None)
+        is_same_aim = (policy.aim == "best arm") == (self.division == "best arm")
+        return fits and (is_same_aim or policy.home is None)
 
 
 WORLDS: Registry[World] = Registry("world")
 """The worlds of the leaderboard by name."""
 
 
-def _contextual(name: str, summary: str, env: str = "linear", **facts: Any) -> None:
-    about = {word: facts.pop(word) for word in ("horizon", "sizes") if word in facts}
+def _add_contextual(name: str, summary: str, env: str = "linear", **facts: Any) -> None:
+    about = {key: facts.pop(key) for key in ("horizon", "sizes") if key in facts}
     world = World(division="contextual", summary=summary, env=env, options=facts, **about)
     WORLDS.add(name, world)
 
 
-_EVERY: tuple[SizeName, ...] = ("quick", "usual", "full")
-_contextual("redrawn", "20 arms redrawn from the unit ball, d=5", sizes=_EVERY)
-_contextual("fixed", "20 arms, the same for all users, d=5", contexts="fixed")
-_contextual("starved", "one direction is hidden in most rounds, d=5", contexts="starved")
-_contextual(
+_ALL_SIZES: tuple[SizeName, ...] = ("quick", "usual", "full")
+_add_contextual("redrawn", "20 arms redrawn from the unit ball, d=5", sizes=_ALL_SIZES)
+_add_contextual("fixed", "20 arms, the same for all users, d=5", contexts="fixed")
+_add_contextual("starved", "one direction is hidden in most rounds, d=5", contexts="starved")
+_add_contextual(
     "misspecified",
     "logistic rewards of norm 4, and bandits are told that they are linear",
     "logistic",
     radius=4.0,
     told="linear",
 )
-_contextual("scaled", "features on scales of their own, from 1 to 1/10", contexts="skewed")
-_contextual(
+_add_contextual("scaled", "features on scales of their own, from 1 to 1/10", contexts="skewed")
+_add_contextual(
     "probit", "probit rewards of norm 2, fixed arms", "probit", contexts="fixed", radius=2.0
 )
-_contextual("d=2", "two dimensions, redrawn", dim=2)
-_contextual("d=32", "32 dimensions, redrawn", dim=32)
-_contextual("d=256", "256 dimensions, redrawn", dim=256, horizon=5000, sizes=("full",))
-_contextual("K=2", "two arms, redrawn", arms=2)
-_contextual("K=1000", "1000 arms, redrawn", arms=1000, sizes=("full",))
-_contextual("T=10^6", "redrawn, a million rounds", horizon=10**6, sizes=("full",))
+_add_contextual("d=2", "two dimensions, redrawn", dim=2)
+_add_contextual("d=32", "32 dimensions, redrawn", dim=32)
+_add_contextual("d=256", "256 dimensions, redrawn", dim=256, horizon=5000, sizes=("full",))
+_add_contextual("K=2", "two arms, redrawn", arms=2)
+_add_contextual("K=1000", "1000 arms, redrawn", arms=1000, sizes=("full",))
+_add_contextual("T=10^6", "redrawn, a million rounds", horizon=10**6, sizes=("full",))
 for _name, _division, _env, _summary in (
     ("own", "own models", "own", "every arm has a parameter of its own"),
     ("population", "population", "population", "one public action for everyone, few are asked"),
@@ -94,6 +94,6 @@ for _name, _division, _env, _summary in (
             division=_division,  # type: ignore[arg-type]
             summary=_summary,
             env=_env,
-            sizes=_EVERY if _name == "chance" else ("usual", "full"),
+            sizes=_ALL_SIZES if _name == "chance" else ("usual", "full"),
         ),
     )

@@ -1,4 +1,4 @@
-"""What can be named on the command line: policies, worlds, mechanisms, trusts, experiments."""
+"""Listings of what the command line can name, such as policies and trusts."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ Line = dict[str, object]
 LISTINGS: dict[str, Callable[[], list[Line]]] = {}
 
 
-def _lists(kind: str) -> Callable[[Callable[[], list[Line]]], Callable[[], list[Line]]]:
-    """Enter a listing under its name."""
+def _register_listing(kind: str) -> Callable[[Callable[[], list[Line]]], Callable[[], list[Line]]]:
+    """Register a listing under its name."""
 
-    def entered(listing: Callable[[], list[Line]]) -> Callable[[], list[Line]]:
+    def register(listing: Callable[[], list[Line]]) -> Callable[[], list[Line]]:
         LISTINGS[kind] = listing
         return listing
 
-    return entered
+    return register
 
 
-@_lists("policies")
-def _policies() -> list[Line]:
-    """Bandits, with the trusts under which they may run."""
+@_register_listing("policies")
+def _list_policies() -> list[Line]:
+    """List policies, with the trust models under which they may run."""
     return [
         {
             "name": name,
-            "kind": _kind(entry),
+            "kind": _describe_kind(entry),
             "trusts": list(entry.trusts),
             "summary": entry.summary,
             "worlds": list(worlds_of(name)),
             "parent": entry.parent,
             "source": paper_keys(entry.source),
             "citation": entry.source,
-            "numbers": _numbers(entry),
+            "numbers": _list_parameters(entry),
             "noises": dict(entry.noises),
         }
         for name, entry in sorted(POLICIES.items())
     ]
 
 
-@_lists("environments")
-def _environments() -> list[Line]:
-    """Worlds with their own options, and the words for contexts and rewards."""
+@_register_listing("environments")
+def _list_environments() -> list[Line]:
+    """List environments with their options, contexts and reward noises."""
     worlds: list[Line] = [
         {
             "option": "--env",
@@ -66,17 +66,17 @@ def _environments() -> list[Line]:
         }
         for name, entry in ENVIRONMENTS.items()
     ]
-    words: list[Line] = [
-        {"option": option, "name": name, "summary": _first_line(thing)}
-        for option, things in (("--contexts", CONTEXTS), ("--reward-noise", NOISES))
-        for name, thing in things.items()
+    choices: list[Line] = [
+        {"option": option, "name": name, "summary": _read_first_line(definition)}
+        for option, registry in (("--contexts", CONTEXTS), ("--reward-noise", NOISES))
+        for name, definition in registry.items()
     ]
-    return worlds + words
+    return worlds + choices
 
 
-@_lists("mechanisms")
-def _mechanisms() -> list[Line]:
-    """Sources of noise, and whether they are fit for deployment."""
+@_register_listing("mechanisms")
+def _list_mechanisms() -> list[Line]:
+    """List mechanisms, and whether they are fit for deployment."""
     noises = {True: "idealized", False: "exact"}
     return [
         {"name": name, "noise": noises[entry.idealized], "summary": entry.summary}
@@ -84,22 +84,24 @@ def _mechanisms() -> list[Line]:
     ]
 
 
-@_lists("trusts")
-def _trusts() -> list[Line]:
-    """Protections, with the policies that support them."""
+@_register_listing("trusts")
+def _list_trusts() -> list[Line]:
+    """List trust models, with the policies that support them."""
     return [
         {
             "name": name,
-            "policies": sorted(policy for policy, one in POLICIES.items() if name in one.trusts),
+            "policies": sorted(
+                policy for policy, policy_entry in POLICIES.items() if name in policy_entry.trusts
+            ),
             "summary": entry.summary,
         }
         for name, entry in TRUSTS.items()
     ]
 
 
-@_lists("experiments")
-def _experiments() -> list[Line]:
-    """The catalogue, with what each entry shows."""
+@_register_listing("experiments")
+def _list_experiments() -> list[Line]:
+    """List the experiments of the catalogue."""
     return [
         {
             "name": name,
@@ -111,27 +113,27 @@ def _experiments() -> list[Line]:
     ]
 
 
-@_lists("proofs")
-def _proofs() -> list[Line]:
-    """Where every promise is proved, and how far."""
+@_register_listing("proofs")
+def _list_proofs() -> list[Line]:
+    """List the proof of every guarantee, and what it covers."""
     return [proof.to_dict() for proof in proofs()]
 
 
-def _numbers(entry: PolicyEntry) -> list[str]:
-    """What `--number` can set."""
+def _list_parameters(entry: PolicyEntry) -> list[str]:
+    """List the parameters that `--number` can set."""
     world = ENVIRONMENTS[entry.home or "linear"].make()
-    made = entry.build(world.problem(1000), "tuned")
-    return sorted([*numbers_of(made), *entry.arguments])
+    policy = entry.build(world.problem(1000), "tuned")
+    return sorted([*numbers_of(policy), *entry.arguments])
 
 
-def _kind(entry: PolicyEntry) -> str:
-    """How people meet a bandit."""
+def _describe_kind(entry: PolicyEntry) -> str:
+    """Describe which kind of problem a policy plays."""
     if len(entry.problems) > 1:
         return "any"
     kinds = {Problem: "contextual", PopulationProblem: "population"}
     return kinds.get(entry.problems[0], "context-free")
 
 
-def _first_line(thing: object) -> str:
-    """The first sentence of a docstring, without its full stop."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0].removesuffix(".")
+def _read_first_line(definition: object) -> str:
+    """Return the first sentence of a docstring, without its full stop."""
+    return (inspect.getdoc(definition) or "").partition("\n")[0].removesuffix(".")

@@ -252,7 +252,7 @@ class Forgetful(Device):
     def report(self, id: str, status: Status | Signed) -> bytes:
         name = bytes.fromhex(id)
         row = self._pending.row(name, self.task.id)
-        return self._made(row, self._verified_status(status), name)
+        return self._make_report(row, self._verified_status(status), name)
 
 
 class Loud(Device):

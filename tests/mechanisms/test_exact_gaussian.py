@@ -166,7 +166,7 @@ class TestParts:
 
     def test_words_at_or_over_the_limit_are_drawn_again(self) -> None:
         source = scripted([14, 15, 2**64 - 1, 3, 15, 4])
-        assert exact_sampler._words_below(15, 3, source).tolist() == [14, 3, 4]
+        assert exact_sampler._draw_below(15, 3, source).tolist() == [14, 3, 4]
 
     @pytest.mark.parametrize("bound", [1, 2, 3, 10, 16])
     def test_uniform_below(self, bound: int) -> None:

@@ -24,7 +24,7 @@ Call = Callable[..., Result]
 
 @pytest.mark.parametrize("kind", list(LISTINGS))
 def test_listings(call: Call, kind: str) -> None:
-    result = call("list", kind)
+    result = call("list", kind, "--all")
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     lines = json.loads(call("list", kind, "--json").stdout)[kind]
@@ -46,6 +46,22 @@ def test_policies_are_sorted(call: Call) -> None:
     names = [line["name"] for line in lines]
     assert names == sorted(names)
     assert len(names) == len(set(names))
+
+
+def test_variants_are_listed_only_on_request(call: Call) -> None:
+    lines = json.loads(call("list", "policies", "--json").stdout)["policies"]
+    names = {line["name"] for line in lines}
+    bases = {line["variant_of"] for line in lines} - {None}
+    assert bases <= names
+    main = [line["name"] for line in lines if not line["variant_of"] and "@" not in line["name"]]
+    assert bases <= set(main)
+    assert len(main) <= 32
+    rows = {
+        line.split()[0] for line in call("list", "policies").stdout.splitlines() if line.split()
+    }
+    assert rows & names == set(main)
+    everything = call("list", "policies", "--all").stdout.splitlines()
+    assert {line.split()[0] for line in everything if line.split()} & names == names
 
 
 def test_source_lists_policies_of_one_paper(call: Call) -> None:

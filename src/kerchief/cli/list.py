@@ -8,15 +8,20 @@ import click
 
 from kerchief.cli.index import Line, read
 from kerchief.cli.plugins import load, plugin_files
-from kerchief.cli.printing import json_output, print_json, print_table
+from kerchief.cli.printing import json_output, print_json, print_table, print_wrapped
 from kerchief.core.registry import Registry
 
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
 _ONLY_JSON = {
-    "policies": ("source", "citation", "parent", "worlds", "numbers", "noises"),
+    "policies": ("kind", "variant_of", "citation", "parent", "worlds", "numbers", "noises"),
     "environments": ("problem",),
     "experiments": ("source",),
     "proofs": ("kind", "summary"),
+}
+_SHORT_TRUSTS = {
+    (): "not private",
+    ("local", "shuffle", "central"): "all but joint",
+    ("local", "shuffle", "joint", "central"): "all",
 }
 
 
@@ -27,10 +32,22 @@ _ONLY_JSON = {
     metavar="KEY",
     help="Only policies or experiments of one paper: its first author and year, as zheng2020.",
 )
+@click.option("--all", "is_complete", is_flag=True, help="Include variants, and papers' versions.")
 @plugin_files
 @json_output
-def list_(*, kind: str, source: str | None, plugins: tuple[str, ...], as_json: bool) -> None:
-    """List policies, environments, mechanisms, trusts, experiments or proofs."""
+def list_(
+    *,
+    kind: str,
+    source: str | None,
+    is_complete: bool,
+    plugins: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List policies, environments, mechanisms, trusts, experiments or proofs.
+
+    Of policies, variants and the versions that papers print are left out unless --all or --source
+    is given.
+    """
     lines = _read_listings()[kind]
     # Proofs are of our own.
     if load(plugins) and kind != "proofs":
@@ -40,9 +57,12 @@ def list_(*, kind: str, source: str | None, plugins: tuple[str, ...], as_json: b
     if as_json:
         print_json({kind: lines})
         return
+    shown = lines if is_complete or source is not None else [*filter(_is_main, lines)]
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
-    rows = [[_format_value(line.get(name, "")) for name in headings] for line in lines]
+    rows = [[_format_value(kind, name, line.get(name, "")) for name in headings] for line in shown]
     print_table(headings, rows, columns="l" * len(headings))
+    if len(shown) < len(lines):
+        print_wrapped(f"{len(lines) - len(shown)} variants are left out; --all lists them.")
 
 
 def _read_listings() -> Registry[list[Line]]:
@@ -76,5 +96,16 @@ def _filter_by_paper(lines: list[Line], source: str, kind: str) -> list[Line]:
     return registry[source]
 
 
-def _format_value(value: object) -> str:
+def _is_main(line: Line) -> bool:
+    """Whether lists show an entry by default."""
+    return not line.get("variant_of") and "@" not in str(line["name"])
+
+
+def _format_value(kind: str, heading: str, value: object) -> str:
+    """Format one value; a policy has room for its first source and a short word for its trusts."""
+    if kind == "policies" and isinstance(value, list):
+        if heading == "source":
+            return str(value[0]) if value else ""
+        trusts = [trust for trust in value if trust != "none"]
+        return _SHORT_TRUSTS.get(tuple(trusts)) or ", ".join(trusts)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

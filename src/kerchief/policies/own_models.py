@@ -319,7 +319,7 @@ register(
     promised=OwnSampling.of,
     actions="models",
     home="own",
-    summary="arms with models of their own, from their moments and pooled contexts",
+    summary="Thompson sampling with one parameter vector per arm",
     source="ours; posterior sampling: Thompson 1933",
 )
 POLICIES.mean("best", "sampling", "own-models")

@@ -60,6 +60,7 @@ class PolicyEntry:
         deployable: whether people's data may be given to it; names in `STUDIES` are for study.
         arguments: numbers that a user may choose and on which the others rest, so that it is built
             with them.
+        variant_of: the policy that it varies, if lists show that one in its place by default.
     """
 
     make: Callable[..., AnyPolicy]
@@ -76,6 +77,7 @@ class PolicyEntry:
     noises: Mapping[str, str]
     deployable: bool
     arguments: tuple[str, ...] = ()
+    variant_of: str | None = None
 
     @double_precision
     def build(
@@ -122,7 +124,7 @@ STUDIES = {
 }
 """What may follow the @ of a name. Such a bandit is for study: no deployment has it, nor `best`."""
 
-POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
+POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies --all",))
 """Every bandit by its name."""
 
 _LABELS = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}
@@ -157,6 +159,7 @@ def register(
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
     arguments: tuple[str, ...] = (),
+    variant_of: str | None = None,
 ) -> None:
     """Register a policy under its name; see `PolicyEntry` for the facts.
 
@@ -199,6 +202,7 @@ def register(
         noises=noises or {},
         deployable=deployable and not at,
         arguments=arguments,
+        variant_of=variant_of,
     )
     POLICIES.add(name, entry)
 

@@ -568,7 +568,7 @@ register(
     "sampling",
     (LinearSampling, GLMSampling),
     promised=sampling,
-    summary="each device plays its own guess, drawn from what releases leave open: `best` is this",
+    summary="Thompson sampling on devices, from noisy totals; the default (best)",
     source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017; "
     "weighted reports: after Chen et al. 2025",
 )

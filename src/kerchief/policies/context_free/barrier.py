@@ -182,12 +182,14 @@ _register = partial(register, kind=Barrier, actions="domain", home="quadratic")
 _register(
     "one-point-smooth",
     heard=Barrier.smooth,
-    summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
+    summary="Smooth convex losses: one question per user, inside a barrier",
+    variant_of="one-point",
     source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
 )
 _register(
     "one-point-strong",
     heard=Barrier.strong,
-    summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
+    summary="Smooth, strongly convex losses: one question per user, inside a barrier",
+    variant_of="one-point",
     source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
 )

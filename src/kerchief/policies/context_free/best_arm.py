@@ -222,12 +222,12 @@ _register = partial(register, aim="best arm", home="counted")
 _register(
     "lil-ucb",
     LilUCB,
-    summary="ask until the best arm is known but for a fixed chance of failure",
+    summary="Find the best arm, up to a fixed probability of failure",
     source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
 )
 _register(
     "halving",
     Halving,
-    summary="sequential halving: the best arm from a fixed number of users",
+    summary="Sequential halving: find the best arm from a fixed number of users",
     source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
 )

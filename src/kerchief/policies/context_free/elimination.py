@@ -88,7 +88,7 @@ class SuccessiveElimination(Counting):
 register(
     "successive-elimination",
     SuccessiveElimination,
-    summary="play the survivors in turns, and drop what is clearly worse",
+    summary="Play all plausible arms in turn, and drop those that are clearly worse",
     source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
     home="chance",
 )

@@ -133,7 +133,8 @@ class KPoint(OnDomain):
 register(
     "k-point",
     KPoint,
-    summary="convex losses: descent on protected slopes in all directions, √T",
+    summary="Convex losses: gradient descent from questions in all directions",
+    variant_of="two-point",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, section 3.2",
     actions="domain",
     home="quadratic",

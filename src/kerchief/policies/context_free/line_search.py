@@ -167,7 +167,7 @@ class LineSearch(OnDomain):
 register(
     "line-search",
     LineSearch,
-    summary="stochastic convex losses on a line: an interval that shrinks, √T",
+    summary="Convex losses on a line: an interval that shrinks",
     source="Agarwal et al. 2011, Algorithm 1; Zheng et al. 2020, Corollary 4",
     actions="domain",
     home="line",

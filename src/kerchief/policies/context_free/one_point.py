@@ -123,14 +123,15 @@ def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Arr
 _register = partial(register, kind=OnePoint, actions="domain")
 _register(
     "one-point",
-    summary="convex losses: descent on losses from a small sphere, T^(3/4)",
+    summary="Convex losses: gradient descent from one question per user",
     source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
     home="quadratic",
 )
 _register(
     "one-point-curved",
     heard=OnePoint.curved,
-    summary="strongly convex losses with kinks: one-point with falling steps, T^(2/3)",
+    summary="Strongly convex losses with kinks: one-point with falling steps",
+    variant_of="one-point",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 1, Table 1",
     home="kinked",
 )

@@ -166,9 +166,10 @@ class Tsallis(Armed):
 _SOURCE = "Zimmert, Seldin 2021, Algorithm 1; Zheng et al. 2020, Algorithm 1"
 
 _register = partial(register, kind=Tsallis, source=_SOURCE, home="chance")
-_register("tsallis", summary="Tsallis-INF with reduced variance: for chance and adversaries alike")
+_register("tsallis", summary="Tsallis-INF with reduced variance: best of both worlds")
 _register(
     "tsallis-iw",
     heard=partial(Tsallis.of, estimator="importance"),
-    summary="Tsallis-INF with importance weights alone, also for reports without bounds",
+    summary="Tsallis-INF with plain importance weights",
+    variant_of="tsallis",
 )

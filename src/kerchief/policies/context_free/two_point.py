@@ -156,21 +156,22 @@ _register = partial(
     actions="domain",
     home="quadratic",
 )
-_register("two-point", summary="convex losses: descent on one protected slope per user, √T")
+_register("two-point", summary="Convex losses: gradient descent from two questions per user")
 _register(
     "two-point-strong",
     heard=TwoPoint.strong,
-    summary="strongly convex losses: two-point with falling steps, log T",
+    summary="Strongly convex losses: two-point with falling steps",
+    variant_of="two-point",
 )
 # With the normal noise of the paper's line 5.
 _printed = partial(_register, noises={"local": "gaussian"})
 _printed(
     "two-point@paper",
     make=TwoPoint.paper,
-    summary="convex losses: the paper's steps, which do not know the noise",
+    summary="The paper's steps for convex losses",
 )
 _printed(
     "two-point-strong@paper",
     make=TwoPoint.strong_paper,
-    summary="strongly convex losses: the paper's steps, which do not know the noise",
+    summary="The paper's steps for strongly convex losses",
 )

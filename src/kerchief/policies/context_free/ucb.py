@@ -142,14 +142,15 @@ let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsa
 register(
     "ucb",
     UCB,
-    summary="play the arm whose loss may be least, by the public spread of reports",
+    summary="Optimism by confidence bounds on the mean loss of each arm",
     source="Auer, Cesa-Bianchi, Fischer 2002; Zheng et al. 2020, Algorithm 1",
     home="chance",
 )
 register(
     "kl-ucb",
     KLUCB,
-    summary="play the arm whose loss may be least, by the divergence of coins",
+    summary="Optimism by the Kullback-Leibler divergence of coins",
+    variant_of="ucb",
     source="Garivier, Cappé 2011; Zheng et al. 2020, Algorithm 1",
     home="chance",
 )

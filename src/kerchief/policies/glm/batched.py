@@ -389,7 +389,7 @@ def _theory(problem: Problem, batches: int) -> dict[str, float]:
 register(
     "glm-batched",
     Batched,
-    summary="a design over the arms that the fits of all earlier batches leave",
+    summary="Batches with a design over plausible arms, from fits of a GLM",
     source="Sarmasarkar 2026, Algorithm 1, repaired",
     trusts=("none", "shuffle"),
     home="probit",

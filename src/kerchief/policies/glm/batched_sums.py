@@ -70,7 +70,8 @@ class BatchedSums(Batchwise, OnlineGLM):
 register(
     "glm-batched-sums",
     BatchedSums,
-    summary="glm-batched on sums alone: a device reports once, so a shuffler can serve it",
+    summary="Batches as in glm-batched, from sums alone; can be deployed",
+    variant_of="glm-batched",
     source="Sarmasarkar 2026, Algorithm 1, with the estimate of glm",
     trusts=("none", "local", "shuffle", "central"),
     home="probit",

@@ -154,7 +154,7 @@ def _loss(score: Array, reward: Array) -> Array:
 register(
     "ecolog",
     ECOLog,
-    summary="optimism around an online estimate for logistic rewards, made of sums alone",
+    summary="Optimism around an online estimate for logistic rewards",
     source="Faury et al. 2022, ada-OFU-ECOLog",
     trusts=("none",),
     home="logistic",

@@ -144,7 +144,7 @@ class GLOC(Totals):
 register(
     "gloc",
     GLOC,
-    summary="optimism around an online Newton step, made of sums alone",
+    summary="Optimism around an online Newton step, from sums alone",
     source="Jun et al. 2017, GLOC, Theorems 1 to 3",
     trusts=("none",),
     home="logistic",

@@ -199,7 +199,7 @@ _THEORY = {"caution": 1.0, "focus": 0.0, "exploration": 1.0}
 register(
     "glm-greedy",
     GreedyDescent,
-    summary="greedy play on a descent by one short report per user, for diverse contexts",
+    summary="Greedy choices from gradient descent on one short report per user",
     source="after Han et al. 2021; see also Li et al. 2024",
     home="logistic",
 )

@@ -264,12 +264,13 @@ _TUNED = {"stride": 1.0, "damping": 1.0, "exploration": 0.6}
 _register = partial(register, kind=LocalDescent, trusts=("none", "local"), home="logistic")
 _register(
     "glm-descent",
-    summary="optimism around gradient descent on private gradients",
+    summary="Optimism around gradient descent on private gradients",
+    variant_of="glm-newton",
     source="after Zheng et al. 2020, Algorithm 3",
 )
 _register(
     "glm-newton",
     make=partial(LocalDescent.of, learner="newton"),
-    summary="optimism around a noisy online Newton step on private gradients",
+    summary="Optimism around online Newton steps on private gradients",
     source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
 )

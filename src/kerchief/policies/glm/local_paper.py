@@ -205,7 +205,7 @@ def _build_with_budget(
 register(
     "glm-local@paper",
     PrintedDescent,
-    summary="a locally private GLM bandit with printed step, ridge and width, and true noise",
+    summary="A locally private GLM bandit with the printed step, ridge and width",
     source="Zheng et al. 2020, Algorithm 3",
     trusts=("none", "local"),
     home="logistic",

@@ -123,7 +123,7 @@ class OnlineGLM(Ellipsoid, Totals):
 register(
     "glm",
     OnlineGLM,
-    summary="optimism around a one-pass Newton estimate for a generalized linear model",
+    summary="Optimism around a one-pass Newton estimate for a generalized linear model",
     source="ours; the setting is that of Sarmasarkar 2026",
     home="probit",
 )

@@ -374,18 +374,20 @@ _register = partial(
 )
 _register(
     "glm-rare",
-    summary="few private fits, made when the released matrix has grown",
+    summary="Few private fits of a GLM, made when the released matrix has grown",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
 )
 _register(
     "glm-rare-explore",
     make=partial(RarelySwitching.of, explore=True),
-    summary="glm-rare with Criterion I: users whose arms are badly known explore",
+    summary="As glm-rare, with exploration by users whose arms are badly known",
+    variant_of="glm-rare",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
 )
 _register(
     "glm-rare-volume",
     make=partial(RarelySwitching.of, growth="volume"),
-    summary="glm-rare that refits when the volume of the released matrix has grown",
+    summary="As glm-rare, with a fit when the determinant of the matrix has grown",
+    variant_of="glm-rare",
     source="Sarmasarkar 2026, Appendix P.1: the rule that it warns of",
 )

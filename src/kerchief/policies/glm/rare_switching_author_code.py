@@ -179,7 +179,7 @@ def _importance(epsilon: float, delta: float, noise_multiplier: float) -> float:
 register(
     "glm@author-code",
     RarelySwitching,
-    summary="the rule of the author's code behind Table 2, with noise that is enough",
+    summary="The rule of the author's public code, with enough noise",
     source="Sarmasarkar 2026, Section 8: the author's public repository",
     trusts=("none", "joint"),
     home="probit",

@@ -183,7 +183,7 @@ def _theory_width(problem: Problem, ridge: float) -> float:
 register(
     "glm-ucb",
     GLMUCB,
-    summary="optimism on the mean around a penalized likelihood estimate",
+    summary="Optimism around a penalized maximum likelihood estimate",
     source="Filippi et al. 2010, GLM-UCB",
     trusts=("none",),
     home="logistic",

@@ -309,7 +309,7 @@ class PrintedCombiner(Combiner):
 register(
     "combiner",
     Combiner,
-    summary="follows whichever learner on noisy pairs turns out better",
+    summary="Follow the best of several learners on noisy pairs",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
     "repaired; Pacchiano et al. 2020",
     trusts=("none", "local"),
@@ -317,7 +317,7 @@ register(
 register(
     "combiner@paper",
     PrintedCombiner,
-    summary="the Private Bandits Combiner with the paper's constants, which never explore",
+    summary="The paper's combiner of learners, with its printed constants",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
     "Cutkosky et al. 2020",
     trusts=("none", "local"),

@@ -59,7 +59,7 @@ class Elimination(Batchwise, LinUCB):
 register(
     "elimination",
     Elimination,
-    summary="a near-optimal design over the arms that a confidence set leaves, in batches",
+    summary="Batches with a near-optimal design over the arms that remain plausible",
     source="ours, after phased elimination; Lattimore, Szepesvari 2020, chapter 22",
     trusts=("none", "local", "shuffle", "central"),
 )

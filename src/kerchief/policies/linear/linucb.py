@@ -121,7 +121,7 @@ class PaperLinUCB(LinUCB):
 register(
     "linucb",
     LinUCB,
-    summary="optimism over an ellipsoid around a (noisy) ridge estimate",
+    summary="Optimism around a ridge estimate",
     source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020; "
     "joint: Shariff et al. 2018",
 )
@@ -129,7 +129,7 @@ register(
     "linucb@paper",
     PaperLinUCB,
     PaperLinUCB.printed,
-    summary="LinUCB with the widths printed for local trust, and noise that is enough",
+    summary="LinUCB with the widths printed for local trust",
     source="Zheng et al. 2020, Algorithm 5",
     trusts=("none", "local"),
     home=None,

@@ -185,13 +185,14 @@ _SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algo
 _register = partial(register, kind=OnlineLinUCB, trusts=("none", "local"))
 _register(
     "online-linucb",
-    summary="optimism around the points of gradient descent on noisy pairs",
+    summary="Optimism around the points of online gradient descent",
     source=f"{_SOURCE} 1, repaired; Abbasi-Yadkori et al. 2012, Theorem 1",
 )
 _register(
     "online-linucb-maler",
     make=_maler,
-    summary="optimism around the points of Maler on noisy pairs",
+    summary="As online-linucb, with Maler as the online learner",
+    variant_of="online-linucb",
     source=f"{_SOURCE} 1, repaired; Maler: Wang et al. 2020",
 )
 _register(
@@ -199,6 +200,7 @@ _register(
     make=partial(
         OnlineLinUCB.of, learner=lambda radius: Doubling(learner=descent(radius)), exploration=1.0
     ),
-    summary="optimism around gradient descent that begins anew in epochs that double",
+    summary="As online-linucb, restarted in epochs that double",
+    variant_of="online-linucb",
     source=f"{_SOURCE} 9, repaired",
 )

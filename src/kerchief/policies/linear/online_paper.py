@@ -247,14 +247,14 @@ _register = partial(
 _register(
     "online-linucb@paper",
     PrintedLinUCB,
-    summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
+    summary="The paper's online LinUCB, with its widths and bounds",
     source=f"{_SOURCE} 1",
     promised=PrintedLinUCB.promised,
 )
 _register(
     "online-linucb-anytime@paper",
     PrintedAnytime,
-    summary="online-linucb@paper begun anew, with all its constants, in epochs that double",
+    summary="The paper's online LinUCB, restarted in epochs that double",
     source=f"{_SOURCE} 9",
     promised=PrintedAnytime.promised,
 )

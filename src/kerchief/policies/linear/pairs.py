@@ -155,7 +155,8 @@ _NINES, _FIVES = 2 * math.log(9.0), math.log(5.0)
 register(
     "linucb-pairs",
     PairLinUCB,
-    summary="LinUCB from noisy features and rewards: errors in the variables",
+    summary="LinUCB from noisy pairs of features and reward",
+    variant_of="linucb",
     source="Fuller 1987, chapter 2; ours as a bandit",
     trusts=("none", "local"),
 )

@@ -306,19 +306,19 @@ def _build_with_budget(
 register(
     "sblb",
     Mended,
-    summary="shuffle-batched linear bandit: LinUCB on batches that grow",
+    summary="LinUCB on shuffled batches that grow",
     source="Garcelon et al. 2022, repaired",
     trusts=("none", "shuffle"),
     promised=_build_with_budget,
 )
 for _name, _algorithm, _switching, _when in (
-    ("sblb@paper", 1, True, "as the determinant says"),
-    ("sblb-fixed@paper", 4, False, "after every batch"),
+    ("sblb@paper", 1, True, "when the matrix has grown"),
+    ("sblb-fixed@paper", 4, False, "after each of them"),
 ):
     register(
         _name,
         SBLB,
-        summary=f"LinUCB with the paper's widths and batches, and a new model {_when}",
+        summary=f"The paper's shuffled batches, with a new model {_when}",
         source=f"Garcelon et al. 2022, Algorithm {_algorithm}",
         trusts=("none", "shuffle"),
         home=None,

@@ -382,31 +382,33 @@ def _find_largest_variance(survivors: Array, coding: _Coding) -> Array:
 _register = partial(register, kind=Elimination, home="population")
 _register(
     "dpe",
-    summary="phased elimination with exact public widths and the cheaper way to answer",
+    summary="Phased elimination with exact confidence widths and a chosen set of arms",
     source="Li, Zhou, Ji 2022, Algorithm 1, repaired",
 )
 _register(
     "dpe-fixed-u",
     make=partial(Elimination.of, clients=210),
-    summary="phased elimination with equally many clients in every phase",
+    summary="Phased elimination with equally many clients in every phase",
+    variant_of="dpe",
     source="Li, Zhou, Ji 2022, section 7, repaired",
 )
 _printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"})
 _printed(
     "dpe@paper",
     make=partial(Elimination.of, rule="paper"),
-    summary="phased elimination by the paper's widths and schedule, with true noise",
+    summary="Phased elimination with the paper's widths and schedule",
     source="Li, Zhou, Ji 2022, Algorithm 1",
 )
 _register(
     "pe",
     make=partial(Elimination.of, once=True),
-    summary="phased elimination where every round is another client's, with exact widths",
+    summary="Phased elimination with another client in every round",
+    variant_of="dpe",
     source="Li, Zhou, Ji 2022, Algorithm 3, repaired",
 )
 _printed(
     "pe@paper",
     make=partial(Elimination.of, rule="paper", once=True),
-    summary="every round another client's, by the paper's widths and schedule, with true noise",
+    summary="Phased elimination with another client in every round, as printed",
     source="Li, Zhou, Ji 2022, Algorithm 3",
 )

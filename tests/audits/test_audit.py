@@ -46,12 +46,12 @@ def test_bounds_fail_as_rarely_as_they_say(epsilon: float) -> None:
     assert np.mean([audit.epsilon_lower for audit in found]) > 0.6 * epsilon
 
 
-def test_twice_what_was_claimed_is_named() -> None:
+def test_audit_fails_mechanism_with_twice_the_claimed_epsilon() -> None:
     """Randomized response of twice the ε."""
     assert not look(name="coins", claim=promise(1.0), views=coins(2.0, 2000, 0)).kept
 
 
-def test_what_tells_nothing_proves_nothing() -> None:
+def test_equal_distributions_prove_no_epsilon() -> None:
     """Two populations of one law, and two that never vary and do not differ."""
     rng = np.random.default_rng(0)
     same = rng.normal(size=(4000, 3, 2)), rng.normal(size=(4000, 3, 2))
@@ -77,7 +77,7 @@ def test_views_are_checked() -> None:
         look(name="uneven", claim=promise(1.0), views=(one, other[:300]))
 
 
-def test_everything_has_an_entry() -> None:
+def test_entries_cover_every_mechanism_and_deployable_bandit() -> None:
     """Every mechanism, and every deployable bandit under each trust that it claims."""
     listed = {(subject.kind, subject.name, subject.trust) for subject in entries()}
     kinds: dict[str, tuple[type[AnyProblem], set[str]]] = {
@@ -118,7 +118,7 @@ def test_kinds_are_found_by_their_earlier_words() -> None:
         find("tsallis", kind="crowd")
 
 
-def test_what_claims_nothing_is_refused() -> None:
+def test_find_rejects_subject_without_a_claim() -> None:
     """No trust, an unknown trust for the bandit, an unknown bandit, no fits."""
     with pytest.raises(InvalidValue, match="claims something under local, shuffle"):
         find("linucb", trust="none")
@@ -170,7 +170,7 @@ def test_canaries_pass_the_fits_and_see_them() -> None:
         picture(found)
 
 
-def test_results_speak_plainly() -> None:
+def test_audit_result_has_documented_keys() -> None:
     """The words that a program reads."""
     found = Audit(
         name="x",

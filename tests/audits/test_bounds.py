@@ -27,7 +27,7 @@ def test_confidence_bounds_fail_as_rarely_as_they_say(chance: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
-def test_guesses_about_randomized_response(epsilon: float) -> None:
+def test_guess_bound_is_valid_and_tight_for_randomized_response(epsilon: float) -> None:
     """The bound stays below the truth in at least 95 of 100 audits, and comes close to it."""
     rng, trials = np.random.default_rng(0), 20_000
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -60,7 +60,7 @@ def test_delta_is_taken_off() -> None:
     assert guess_lower(right=1000, wrong=0, trials=trials, delta=0.0) > 4
 
 
-def test_what_nobody_can_tell_apart_proves_nothing() -> None:
+def test_chance_level_guesses_prove_no_epsilon() -> None:
     """As many wrong guesses as right ones."""
     assert guess_lower(right=500, wrong=500, trials=1000, delta=0.0) == 0.0
     assert one_run_lower(guesses=100, right=50, canaries=1000, delta=0.0) == 0.0

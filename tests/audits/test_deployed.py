@@ -66,7 +66,7 @@ NIGHT = pytest.mark.nightly
 @pytest.mark.parametrize(
     "trust", ["local", pytest.param("joint", marks=NIGHT), pytest.param("central", marks=NIGHT)]
 )
-def test_no_audit_of_the_deployed_protocol_proves_more_than_was_promised(trust: str) -> None:
+def test_audit_of_deployment_proves_at_most_the_guarantee(trust: str) -> None:
     # One running total of joint trust says little of one user: it takes more looks.
     found = audit(trust, runs=16000 if trust == "joint" else 4000)
     assert found.kept
@@ -75,14 +75,15 @@ def test_no_audit_of_the_deployed_protocol_proves_more_than_was_promised(trust: 
 
 
 @pytest.mark.nightly
-def test_a_malicious_fifth_that_tosses_no_coins_is_within_the_promise() -> None:
+def test_shuffle_deployment_keeps_guarantee_with_malicious_fifth() -> None:
+    """The malicious fifth of the users tosses no coins."""
     found = audit("shuffle", runs=4000, honest=0.8)
     assert found.kept
     assert found.epsilon_lower > 0.1
 
 
 @pytest.mark.nightly
-def test_a_mixer_that_lets_a_report_out_alone_is_caught() -> None:
+def test_audit_catches_shuffler_that_leaks_a_single_report() -> None:
     """Without the others' coins next to nothing is protected, and the audit says so."""
     made = task("shuffle")
     seen = [

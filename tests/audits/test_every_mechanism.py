@@ -202,7 +202,7 @@ LAWS: dict[str, tuple[Judge, Weaken, int]] = {
 }
 
 
-def test_every_mechanism_is_here() -> None:
+def test_every_mechanism_has_specimen_and_distribution_test() -> None:
     """A registered mechanism has a specimen to audit, and a law."""
     assert set(SPECIMENS) == set(MECHANISMS)
     assert set(LAWS) == set(MECHANISMS)
@@ -215,7 +215,7 @@ SLOW = ("binomial", "randomized-bits", "shortlist", "exact-shortlist", "exact-co
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in SLOW)) for name in LAWS]
 )
-def test_what_is_drawn_is_what_is_charged(name: str) -> None:
+def test_mechanism_draws_the_noise_that_it_charges_for(name: str) -> None:
     """The right noise is accepted, and two thirds of it are rejected; 1e-6 each."""
     (judge, weaken, draws), specimen = LAWS[name], SPECIMENS[name]
     noise = specimen.make(EPSILON, DELTA)

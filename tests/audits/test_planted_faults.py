@@ -567,7 +567,7 @@ def test_the_sound_twin_is_passed(kind: str) -> None:
     assert found.epsilon_lower > 0 or kind == "canaries"
 
 
-def test_the_table_says_what_is_tested() -> None:
+def test_table_of_bounds_note_matches_planted_faults() -> None:
     """Every "yes" of the table has a planted fault here, and every fault a "yes" there."""
     note = Path(kerchief.audits.__file__).with_name("bounds.md").read_text()
     rows = [

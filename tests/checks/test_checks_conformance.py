@@ -85,7 +85,7 @@ EXCUSED = {
 }
 
 
-def test_every_excused_case_is_one_that_is_checked() -> None:
+def test_every_excused_case_exists() -> None:
     names = {str(other) for case in cases() for other in (case, *other_words(case))}
     assert set(EXCUSED) <= names
 
@@ -284,6 +284,6 @@ def test_an_expected_failure_must_fail() -> None:
         check(MemoryLedger, expected_failures=excused)
 
 
-def test_what_is_nothing_of_ours_is_refused() -> None:
+def test_check_rejects_object_of_unknown_kind() -> None:
     with pytest.raises(InvalidValue, match="no bandit, world, noise or ledger"):
         check(3)

@@ -680,12 +680,12 @@ def test_every_law_of_contextual_bandits_has_a_planted_fault() -> None:
 @pytest.mark.parametrize(
     "law", [_SHOWS, "statistics obey their bound", "clipping holds beyond the domain"]
 )
-def test_a_user_who_counts_more_is_found_by_search_alone(law: str, case: Case) -> None:
+def test_only_search_finds_a_user_with_excess_influence(law: str, case: Case) -> None:
     LAWS[law](case)
 
 
 @pytest.mark.nightly
-def test_the_search_meets_users_who_explore_and_users_who_do_not() -> None:
+def test_search_covers_exploring_and_non_exploring_users() -> None:
     case = _rare()
     found = worst_users(case, next(arrivals(case)))
     policy: Any = case.policy()
@@ -713,7 +713,7 @@ def test_an_entry_that_is_not_true_is_found() -> None:
 
 
 @pytest.mark.nightly
-def test_the_specimen_of_the_leak_explores_for_one_user_and_not_for_another() -> None:
+def test_leak_specimen_explores_only_for_some_users() -> None:
     case = _rare()
     hand = hand_of(case, seed=1)
     usual = [hand.turn(round) for round in range(2)][-1]

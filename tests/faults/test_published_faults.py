@@ -418,14 +418,14 @@ SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("laws", "law", "make"), SOUND)
-def test_what_faults_are_planted_in_is_sound(
+def test_host_of_a_planted_fault_is_sound(
     laws: Mapping[str, Any], law: str, make: Callable[[], Any]
 ) -> None:
     """It is the fault that is caught, and not what surrounds it."""
     laws[law](make())
 
 
-def test_what_is_refused_is_refused_for_its_fault() -> None:
+def test_rejected_calls_pass_without_their_fault() -> None:
     """The same calls without it are let through."""
     facts = make_environment(dim=2, arms=2).problem(4000)
     promise = Guarantee(epsilon=14.0, delta=1e-5, trust=Trust.SHUFFLE)

@@ -238,7 +238,7 @@ def _layers() -> str:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_it_is_refused_by_an_error_of_ours(what: str) -> None:
+def test_finding_is_rejected_with_kerchief_error(what: str) -> None:
     with pytest.raises(KerchiefError, match=r"\w"):
         REFUSED[what]()
 
@@ -250,7 +250,7 @@ def test_a_bandit_with_numpy_facts_is_deployed() -> None:
     assert deployed(made.task).problem == made.problem
 
 
-def test_numbers_that_lie_the_other_way_round_are_written_rightly() -> None:
+def test_big_endian_numbers_are_written_correctly() -> None:
     """The bytes were written as they lay, and read as if they lay the usual way."""
     assert Numbers.of(np.array([1.0, 2.5], ">f8")).array.tolist() == [1.0, 2.5]
 
@@ -268,7 +268,7 @@ def test_curves_end_where_floats_do() -> None:
     assert math.isfinite(classical_gaussian_noise_multiplier(1.0, 1e-310))
 
 
-def test_an_epsilon_of_nothing_is_refused() -> None:
+def test_vanishing_epsilon_is_rejected() -> None:
     """No noise that a float holds keeps it."""
     result = CliRunner().invoke(main, ["calibrate", "--epsilon", "1e-300"])
     assert result.exit_code == 2
@@ -284,7 +284,7 @@ def test_a_tiny_delta_is_calibrated_for() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["a", [0.5], None, 1j, HUGE, np.complex128(0.5), math.nan, True])
-def test_a_reward_that_is_none_costs_nothing(wrong: Any) -> None:
+def test_invalid_reward_charges_nothing(wrong: Any) -> None:
     """It was charged first, and then could not be reported."""
     device = Device(asking(), budget=Budget(epsilon=1.0))
     id = device.asked(bytes(16))
@@ -319,7 +319,7 @@ def test_a_device_refuses_arms_that_are_none(rows: Any, allowed: Any) -> None:
 
 
 @pytest.mark.parametrize("now", ["tomorrow", HUGE, math.nan, [1.0], 1j])
-def test_a_time_that_is_none_expires_nothing(now: Any) -> None:
+def test_invalid_time_expires_nothing(now: Any) -> None:
     """SQLite compares a text with a number, and says that every number is before it."""
     bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0)
     bandit.decide(np.eye(3, 2))

@@ -98,7 +98,7 @@ def test_nonsense_is_refused(call: Call, words: tuple[str, ...], said: str) -> N
     assert said in " ".join(result.stderr.split())
 
 
-def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_played(
+def test_audit_rejects_out_without_matplotlib_before_any_run(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -128,7 +128,7 @@ def test_an_earlier_picture_is_not_replaced_unless_it_is_said(
     assert (tmp_path / "seen" / "audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_folder_in_place_of_the_picture_is_refused_before_anything_is_played(
+def test_audit_rejects_folder_at_picture_path_before_any_run(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot be replaced, so --force is no remedy."""
@@ -141,7 +141,7 @@ def test_a_folder_in_place_of_the_picture_is_refused_before_anything_is_played(
         assert "is a folder, and a file would stand there" in refused.stderr
 
 
-def test_what_was_found_is_told_where_another_picture_came_first(
+def test_audit_prints_result_when_concurrent_picture_exists(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And that picture is left as it is."""

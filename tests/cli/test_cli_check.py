@@ -26,7 +26,7 @@ def test_a_registered_bandit_is_held_to_the_laws(call: Call) -> None:
     assert {"law", "result", "seconds", "seen", "expected"} < set(found["laws"][0])
 
 
-def test_a_bandit_of_ones_own_that_breaks_a_law_leaves_with_one(call: Call, tmp_path: Path) -> None:
+def test_check_exits_with_one_when_custom_policy_fails(call: Call, tmp_path: Path) -> None:
     """A copy of the skeleton that trusts its users with the length of their features."""
     text = SKELETON.read_text()
     trusting = text.replace("clip_features(record.features, self.norm)", "finite(record.features)")
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_refused_in_one_line(call: Call) -> None:
         assert word in result.stderr
 
 
-def test_a_noise_that_is_listed_and_has_no_specimen_is_told_apart(call: Call) -> None:
+def test_check_rejects_mechanism_without_specimen(call: Call) -> None:
     with fresh_registries():
         MECHANISMS.add("half", MECHANISMS["gaussian"])
         result = call("check", "half")
@@ -56,7 +56,7 @@ def test_a_noise_that_is_listed_and_has_no_specimen_is_told_apart(call: Call) ->
     assert "'half' is a noise without a specimen" in result.stderr
 
 
-def test_a_trust_that_the_subject_does_not_have_is_refused_in_one_line(call: Call) -> None:
+def test_check_rejects_trust_model_that_subject_lacks(call: Call) -> None:
     """No law is broken by a word that is misspelt."""
     for name, trust in (("linucb", "bogus"), ("dpe", "joint"), ("joint", "local")):
         result = call("check", name, "--trust", trust)
@@ -98,7 +98,7 @@ class Own(Gaussian):
 """
 
 
-def test_a_noise_of_ones_own_is_held_to_the_laws(call: Call, tmp_path: Path) -> None:
+def test_check_tests_custom_mechanism(call: Call, tmp_path: Path) -> None:
     """Built from what its `of` asks for; one that asks for more is refused in one line."""
     for module, facts, share in (
         ("sound_noise", "sensitivity", "1"),

@@ -270,7 +270,7 @@ def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_options_count_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "results", fake_play())
     twice = ("--trust", "joint", "--policy", "linucb", "--contexts", "ball", "--epsilon", "1.0")
     document = json.loads(call(*SMALL, *twice, *twice, "--json").stdout)
@@ -281,7 +281,7 @@ def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.Monkey
     assert document["command"].count("--epsilon") == 1
 
 
-def test_what_will_be_played_is_said_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_announces_size_of_run_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "results", fake_play(0))
     said = call(*SMALL, "--contexts", "ball").stderr.splitlines()[0]
     assert said == (
@@ -406,14 +406,14 @@ def test_a_projection_says_what_it_costs(call: Call) -> None:
     assert "projected from 12 numbers to 4" in report
 
 
-def test_a_projection_makes_fewer_numbers(call: Call) -> None:
+def test_project_rejects_more_dimensions_than_features(call: Call) -> None:
     refused = call(*PROJECTED, "--project", 12)
     assert refused.exit_code == 2
     assert "project is 12; it must be at least 1 and at most 11" in refused.stderr
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_flags_that_make_a_run_less_are_those_that_its_world_has(call: Call) -> None:
+def test_compare_hint_names_only_flags_of_its_environment(call: Call) -> None:
     flags = ("--trust", "none", "--horizon", 60, "--replicates", 2)
     result = call("compare", "--policy", "ucb", *flags)
     assert result.exit_code == 0, result.output

@@ -26,7 +26,7 @@ reward_noise = "bounded"
 """
 
 
-def test_a_file_stands_for_options_and_the_command_line_comes_first(
+def test_config_file_sets_options_that_command_line_overrides(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None
 ) -> None:
     monkeypatch.setattr(Work, "results", fake_play())

@@ -186,9 +186,7 @@ def test_a_label_of_another_kind_is_one_line(label: str, call: Call, users: Path
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_options_of_logs_that_nothing_hears_are_refused(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_options_of_logs_are_rejected(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "results", fake_play())
     Path("logs.csv").write_text("a,r,p,age\nx,1,0.5,30\ny,0,0.5,40\n")
     words = ("--action", "a=x|y", "--reward", "r", "--propensity", "p", "--reward-range", "0:1")

@@ -65,7 +65,7 @@ def test_mistakes_are_one_line(call: Call, words: tuple[str, ...], message: str)
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_it_draws_no_picture_and_is_not_asked_how(call: Call) -> None:
+def test_leaderboard_has_no_picture_format_option(call: Call) -> None:
     result = call("leaderboard", "--format", "svg")
     assert result.exit_code == 2
     assert "No such option" in result.stderr

@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_ran_and_what_it_cost(call: Call, file: Path) -> None:
+def test_ledger_show_prints_events_and_their_cost(call: Call, file: Path) -> None:
     """A table that fits a terminal, the meaning of each event, and both accountants."""
     result = call("ledger", "show", file)
     assert result.exit_code == 0
@@ -74,7 +74,7 @@ def test_a_looser_bound_is_called_one(call: Call, file: Path) -> None:
     assert json.loads(call("ledger", "show", file, "--json").stdout)["second"]["epsilon"] > 1.0
 
 
-def test_users_who_came_often_spent_more_than_was_promised(call: Call, file: Path) -> None:
+def test_ledger_show_fails_when_repeat_visits_exceed_guarantee(call: Call, file: Path) -> None:
     """Said with a warning and exit code 1."""
     result = call("ledger", "show", file, "--visits", 3, "--json")
     assert result.exit_code == 1
@@ -99,7 +99,7 @@ def test_visits_to_unequal_cohorts_are_called_unproved(
     assert ["unequal cohorts" in one for one in said] == [False, second != 1.0]
 
 
-def test_an_altered_ledger_is_refused_or_does_not_keep_its_promise(call: Call, file: Path) -> None:
+def test_ledger_show_fails_for_altered_or_unreadable_file(call: Call, file: Path) -> None:
     """Less noise in the file is more epsilon in the answer; a broken file is an error."""
     content = json.loads(file.read_text())
     content["receipts"][0]["event"]["noise_multiplier"] /= 2
@@ -205,7 +205,7 @@ def _named(unit: str, path: Path, name: str = "news") -> Path:
         return path
 
 
-def test_text_of_the_author_stands_outside_of_what_was_computed(call: Call, tmp_path: Path) -> None:
+def test_ledger_verify_separates_author_text_from_computed_text(call: Call, tmp_path: Path) -> None:
     word = "city, and a proof that nothing leaks,"
     told = call("ledger", "verify", str(_named(word, tmp_path / "b"))).stdout
     assert told.count(word) == 1

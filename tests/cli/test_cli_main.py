@@ -107,7 +107,7 @@ def test_proofs_have_their_notes_under_their_own_heading(call: Call) -> None:
         assert set(line) == {"name", "kind", "status", "note", "summary"}
 
 
-def test_help_names_what_there_is(call: Call) -> None:
+def test_help_lists_registered_names_and_exit_codes(call: Call) -> None:
     """From the registries: a new entry is in the help without being copied there."""
     shown = "".join(call("compare", "--help").stdout.split())
     assert "|".join(CONTEXTS) in shown
@@ -167,7 +167,7 @@ def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...], used: 
 
 
 @pytest.mark.nightly
-def test_calibrate_shows_what_each_onlooker_is_promised(call: Call) -> None:
+def test_calibrate_shows_guarantee_against_each_observer(call: Call) -> None:
     flags = ("--trust", "shuffle", "--dim", 2, "--horizon", 300, "--local-epsilon", 2)
     lines = call("calibrate", *flags).stdout.splitlines()
     assert max(map(len, lines[:-1])) <= 80
@@ -288,7 +288,7 @@ def test_compiled_code_is_kept_or_quietly_not(
     assert settings.get("jax_compilation_cache_dir") == (folder if home == "writable" else None)
 
 
-def test_compiled_code_that_was_cut_off_is_compiled_anew_without_a_word(tmp_path: Path) -> None:
+def test_truncated_compilation_cache_is_rebuilt_silently(tmp_path: Path) -> None:
     """A process that was killed, or still writes, leaves half an entry, which no other replaces."""
     program = (
         "from kerchief.cli.device import use_device; use_device('cpu', alone=False)\n"
@@ -330,7 +330,7 @@ many = jnp.ones((32, 32, 32))
     ],
     ids=["commands", "simulations"],
 )
-def test_two_factorizations_of_many_matrices_do_not_wait_for_each_other(
+def test_concurrent_batched_factorizations_do_not_deadlock(
     before: str, after: str, tmp_path: Path
 ) -> None:
     """JAX's threads did, for ever: a leaderboard stood still after 491 of its 784 cells."""

@@ -41,7 +41,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[Planning]:
     return asked
 
 
-def test_the_page_answers_everything(quick: list[Planning], tmp_path: Path) -> None:
+def test_plan_output_answers_every_question(quick: list[Planning], tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(*ASKED, "--out", str(out))
     assert result.exit_code == 0, result.output
@@ -65,7 +65,7 @@ def test_the_page_answers_everything(quick: list[Planning], tmp_path: Path) -> N
     assert (out / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_page_on_what_is_not_deployed_names_no_way_to_deploy_it(
+def test_plan_page_omits_deployment_of_undeployable_policy(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "kerchief.planned" in _page(tmp_path / "one")
@@ -134,7 +134,7 @@ def test_force_without_a_folder_is_refused(quick: list[Planning]) -> None:
     assert not quick
 
 
-def test_of_a_plan_that_is_replaced_nothing_stays(
+def test_forced_plan_removes_all_earlier_files(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where the new page cannot be written: an old one would tell of another plan."""
@@ -144,7 +144,7 @@ def test_of_a_plan_that_is_replaced_nothing_stays(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["plan.json", "plan.toml"]
 
 
-def test_of_two_plans_at_once_the_second_is_shown_and_not_written(
+def test_concurrent_second_plan_is_printed_but_not_written(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where an earlier plan was to be replaced: nobody asked to replace this one."""

@@ -111,7 +111,7 @@ def test_the_skeleton_keeps_the_laws_as_a_plugin(call: Call) -> None:
     ("trust", "words", "like"),
     [("joint", CONTINUALS, "tree"), ("central", CURATORS, "gaussian"), ("shuffle", SHUFFLES, BEST)],
 )
-def test_a_noise_of_ones_own_breaks_no_law_of_ours_and_is_what_is_played(
+def test_plugin_mechanism_passes_checks_and_is_used_in_runs(
     trust: str, words: Registry[PrivatizerEntry], like: str
 ) -> None:
     case = Case.of("linucb", POLICIES["linucb"], trust)
@@ -259,7 +259,7 @@ def test_a_module_beside_a_plugin_counts(tmp_path: Path) -> None:
     assert seen[0] == seen[1] != seen[2]
 
 
-def test_one_name_is_one_file_in_one_version(tmp_path: Path) -> None:
+def test_plugin_name_is_bound_to_one_file_and_version(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.py").write_text("A = 1")

@@ -320,7 +320,7 @@ def backwards(monkeypatch: pytest.MonkeyPatch) -> _Backwards:
 
 
 @pytest.mark.usefixtures("undrawn", "backwards")
-def test_plans_are_shown_as_they_arrive_and_listed_in_their_order(call: Call) -> None:
+def test_reproduce_prints_on_arrival_and_summarizes_in_order(call: Call) -> None:
     result = call("reproduce", "--all", "--quick", "--jobs", 2)
     assert result.exit_code == 0
     rows = ["rows: results/other/results.json", "rows: results/true/results.json"]
@@ -330,7 +330,7 @@ def test_plans_are_shown_as_they_arrive_and_listed_in_their_order(call: Call) ->
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_who_is_stopped_while_waiting_keeps_what_has_arrived(
+def test_reproduce_interrupted_in_waiting_keeps_arrived_chunks(
     call: Call, backwards: _Backwards
 ) -> None:
     backwards.most = 15
@@ -356,7 +356,7 @@ def test_json_of_several_plans_has_all_that_was_begun(call: Call, backwards: _Ba
     assert len(kept["rows"]) == 3
 
 
-def test_who_stops_the_drawing_hears_what_is_kept(
+def test_reproduce_interrupted_while_drawing_reports_kept_cells(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(outputs: Outputs) -> None:
@@ -383,7 +383,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_all_is_every_experiment_and_one_line_for_each(call: Call) -> None:
+def test_reproduce_all_runs_and_summarizes_every_experiment(call: Call) -> None:
     """A rerun finds everything; who asks for JSON gets one object with all of them."""
     result = call("reproduce", "--all", "--quick")
     assert result.exit_code == 1

@@ -63,7 +63,7 @@ def test_a_default_that_was_not_found_is_told(call: Call, monkeypatch: pytest.Mo
     assert "the bandit plays {'width': 3.0}" in result.stdout
 
 
-def test_a_search_of_ones_own(call: Call, own: Path) -> None:
+def test_tune_runs_and_stores_custom_search(call: Call, own: Path) -> None:
     result = call("tune", own, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -82,7 +82,7 @@ def test_a_search_of_ones_own(call: Call, own: Path) -> None:
     assert len(json.loads(forced.stdout)["evaluations"]) == 2
 
 
-def test_of_two_searches_at_once_the_second_does_not_replace_the_outcome(
+def test_tune_keeps_outcome_of_concurrent_search_despite_force(
     call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("tune", own, "--out", "other.json", "--budget", 1).exit_code == 0
@@ -99,7 +99,8 @@ def test_of_two_searches_at_once_the_second_does_not_replace_the_outcome(
     assert Path("mine.json").read_bytes() == there
 
 
-def test_the_declaration_can_be_changed_for_a_world_of_ones_own(call: Call) -> None:
+def test_tune_show_prints_declaration_for_editing(call: Call) -> None:
+    """The user edits the printed declaration for a custom environment."""
     shown = call("tune", "ucb", "--show").stdout
     assert shown == SEARCHES["ucb"].declaration.read_text(encoding="utf-8")
 
@@ -114,7 +115,7 @@ def test_an_interrupt_says_how_to_go_on(
     assert not Path("results/tune/own.json").exists()
 
 
-def test_a_file_that_holds_no_outcome_is_not_replaced_unless_it_is_said(
+def test_tune_does_not_overwrite_file_without_an_outcome(
     call: Call, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Work, "results", fake_play())

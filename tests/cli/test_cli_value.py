@@ -45,7 +45,7 @@ def value(file: Path) -> Call:
     return lambda *more: CliRunner().invoke(group, [str(word) for word in (*words, *more)])
 
 
-def test_a_value_is_told_with_its_doubt_and_its_promise(value: Call) -> None:
+def test_value_prints_estimate_with_interval_and_guarantee(value: Call) -> None:
     result = value("--arm", "2", "--least-propensity", "0.1")
     assert result.exit_code == 0
     for word in ("between", "at level 0.95", "over 2000 rows, by ips", "promised: (epsilon=1"):
@@ -56,7 +56,7 @@ def test_a_value_is_told_with_its_doubt_and_its_promise(value: Call) -> None:
     assert told["guarantee"]["unit"] == "row"
 
 
-def test_release_says_what_it_is_and_what_its_ledger_holds(value: Call, tmp_path: Path) -> None:
+def test_release_states_its_guarantee_and_ledger_total(value: Call, tmp_path: Path) -> None:
     alone = value("--arm", "1")
     assert "in one release" in " ".join(alone.stdout.split())
     assert "rounds" not in alone.stdout
@@ -150,7 +150,7 @@ def test_largest_reward_cannot_be_probed_by_ranges(tmp_path: Path) -> None:
         assert "rewards are clipped to the declared range" in found.stdout
 
 
-def test_refusals_that_follow_from_rows_say_that_they_are_not_private(tmp_path: Path) -> None:
+def test_value_errors_from_rows_state_they_are_not_private(tmp_path: Path) -> None:
     path = tmp_path / "logs.csv"
     path.write_text("action,reward,propensity\n" + "0,1,0.5\n1,0,0.5\n" * 50)
     ask = ("--data", path, "--arm", "0", "--reward-range", "0:1")
@@ -221,7 +221,9 @@ def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path)
         (("--arm", "1", "--ledger", ""), "the ledger '.' is a folder; give the name of a file"),
     ],
 )
-def test_what_is_asked_wrongly_gets_one_line(value: Call, more: tuple[str, ...], said: str) -> None:
+def test_value_rejects_invalid_options_in_one_line(
+    value: Call, more: tuple[str, ...], said: str
+) -> None:
     result = value(*more)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -251,7 +253,7 @@ def test_comparisons_replay_logs(file: Path, tmp_path: Path) -> None:
         world_of({**dict(world.origin.parameters), "data": file, "least_propensity": 2.0})
 
 
-def test_a_comparison_says_that_it_does_not_look_at_who_came(tmp_path: Path) -> None:
+def test_comparison_on_logs_states_that_it_ignores_users(tmp_path: Path) -> None:
     write_log_table(logged(50, seed=3, users=np.arange(50) // 2), tmp_path / "log.csv")
     asked = {"data": tmp_path / "log.csv", "features": ("x0=-1:1",), "reward_range": "0:1"}
     columns = {"action": "action", "reward": "reward", "propensity": "propensity"}
@@ -294,7 +296,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     ],
     ids=str,
 )
-def test_what_a_form_does_not_take_is_refused_and_not_left_aside(
+def test_value_rejects_options_that_its_format_ignores(
     form: str, words: tuple[str, ...], files: dict[str, Path], tmp_path: Path
 ) -> None:
     ask = ("--arm", "0", "--ledger", tmp_path / "x.ledger", "--budget", "2")

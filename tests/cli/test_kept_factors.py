@@ -60,7 +60,7 @@ def test_processes_keep_their_factors_together(tmp_path: Path) -> None:
         "[[300, 2, [NaN, 0.2, 0.3, 0.4]]]",
     ],
 )
-def test_what_is_no_factor_is_searched_for_again(content: str, tmp_path: Path) -> None:
+def test_invalid_cached_factor_is_fitted_again(content: str, tmp_path: Path) -> None:
     alone = blt_fit.fit(300, 2)
     blt_fit.fit.cache_clear()
     keep_factors(tmp_path)

@@ -44,7 +44,7 @@ def test_a_wide_terminal_has_everything(
     assert fits(HEADINGS, ROWS, columns=COLUMNS)
 
 
-def test_what_has_no_room_is_named(
+def test_narrow_terminal_names_dropped_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, _ = _shown(capsys, monkeypatch, 52)

@@ -12,7 +12,7 @@ _SHOW = "import kerchief.cli, os; print(os.environ['OPENBLAS_NUM_THREADS'])"
 
 
 @pytest.mark.parametrize("chosen", [None, "3"])
-def test_one_thread_for_small_matrices_unless_the_user_says_otherwise(chosen: str | None) -> None:
+def test_openblas_uses_one_thread_unless_user_sets_it(chosen: str | None) -> None:
     rest = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     settings = rest if chosen is None else rest | {"OPENBLAS_NUM_THREADS": chosen}
     shown = subprocess.check_output([sys.executable, "-c", _SHOW], env=settings, text=True)

@@ -18,7 +18,7 @@ def _found(matrix: Array, power: int) -> Array:
 
 
 @pytest.mark.parametrize("unknown", [{}, {"xla_no_such_option": True}])
-def test_it_finds_the_same_and_passes_over_what_a_compiler_does_not_know(
+def test_quick_compile_matches_jit_and_skips_unknown_options(
     unknown: dict[str, bool | str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiling, "_QUICK", {**compiling._QUICK, **unknown})

@@ -70,9 +70,7 @@ def _directions(domain: Domain, count: int) -> Floats:
 
 @each_set
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
-def test_a_projection_is_in_the_set_and_nothing_in_the_set_is_nearer(
-    domain: Domain, share: float
-) -> None:
+def test_projection_is_the_nearest_point_of_the_set(domain: Domain, share: float) -> None:
     center = np.asarray(domain.center())
     held = center + share * (_points(domain, 3000, seed=1) - center)
     assert _inside(domain, held, share)

@@ -154,7 +154,7 @@ def test_other_factors(factor: float) -> None:
     hold(made(features, factor=factor), features, factor=factor)
 
 
-def test_it_stops_as_soon_as_it_may() -> None:
+def test_design_stops_at_the_first_sufficient_step() -> None:
     features = sphere(300, 16)
     steps = int(made(features, factor=1.05).steps)
     assert steps > 20
@@ -215,13 +215,13 @@ def test_neither_the_order_nor_the_units_matter() -> None:
     np.testing.assert_allclose(np.asarray(made(-1e-6 * features).weights), weights, atol=1e-9)
 
 
-def test_enough_steps_grows_with_the_rank_and_shrinks_with_the_factor() -> None:
+def test_enough_steps_grows_with_rank_and_falls_with_factor() -> None:
     counts = [enough_steps(rank, 2.0) for rank in range(1, 60)]
     assert counts == sorted(counts)
     assert enough_steps(20, 1.05) > enough_steps(20, 1.5) > enough_steps(20, 2.0)
 
 
-def test_the_first_gap_and_the_gain_of_a_step_are_what_the_bound_says() -> None:
+def test_initial_gap_and_step_gain_match_the_bound() -> None:
     """The start is within r ln r of the best log det V, and within r ln(leverage / r)."""
     features = sphere(400, 16)
     x = jnp.asarray(features)
@@ -295,7 +295,7 @@ def test_the_draw_at_the_edges(ticket: float, arm: int) -> None:
     assert int(drawn_at(ticket, jnp.array([0.0, 0.5, 0.0, 0.5 - 1e-15, 0.0]))) == arm
 
 
-def test_arms_without_weight_are_not_drawn_even_if_sums_are_rounded_unevenly() -> None:
+def test_draw_skips_arms_without_weight_despite_rounding() -> None:
     rng = np.random.default_rng(0)
     weights = rng.random((200, 1000)) * (rng.random((200, 1000)) < 0.2)
     weights[:, 750:] = 0

@@ -171,7 +171,7 @@ def test_a_column_of_the_span_of_others_becomes_zeros() -> None:
     assert found.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
 
 
-def test_of_many_columns_too_those_without_anything_new_become_zeros() -> None:
+def test_orthonormal_zeroes_redundant_columns_among_many() -> None:
     given = np.eye(14)[:, :12]
     given[:, [3, 11]] = 0
     np.testing.assert_allclose(orthonormal(jnp.asarray(2 * given)), given, atol=1e-15)

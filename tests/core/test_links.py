@@ -115,7 +115,7 @@ def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) ->
 
 
 @pytest.mark.parametrize("radius", [250.0, 800.0])
-def test_a_problem_whose_link_is_too_steep_for_devices_is_refused(radius: float) -> None:
+def test_problem_rejects_link_too_steep_for_devices(radius: float) -> None:
     facts: dict[str, Any] = {"dim": 2, "arms": 3, "norm": 1, "low": 0, "high": 3, "horizon": 100}
     with pytest.raises(InvalidValue, match=r"scores reach \d+, where poisson .* radius or norm"):
         Problem(radius=radius, link="poisson", **facts)

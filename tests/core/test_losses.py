@@ -40,7 +40,7 @@ def rows_of(asked: GLMLoss, count: int, dtype: type = np.float64) -> Array:
     return jnp.stack([asked.encode(record) for record in records]).astype(dtype)
 
 
-def test_it_is_a_loss_and_a_sum_is_not() -> None:
+def test_glm_loss_is_a_bounded_loss_and_regression_is_not() -> None:
     assert isinstance(loss(), BoundedLoss)
     assert not isinstance(Regression(dim=2, norm=1.0, low=0.0, high=1.0), BoundedLoss)
 
@@ -51,7 +51,7 @@ def test_of_a_problem() -> None:
 
 
 @pytest.mark.parametrize("link", LINK_NAMES)
-def test_gradients_are_those_of_the_loss_where_they_are_not_clipped(link: str) -> None:
+def test_unclipped_gradients_match_autodiff_of_the_loss(link: str) -> None:
     asked, point = loss(link, clip=100.0), jnp.array([0.7, -1.3])
     rows = rows_of(asked, 20)
 
@@ -95,7 +95,7 @@ def test_gradients_are_clipped_at_any_point_whatever(link: str, dtype: type) -> 
     assert lengths.max() <= asked.clip * (1 + 16 * float(np.finfo(dtype).eps))
 
 
-def test_a_device_that_does_not_clip_is_clipped_with_its_gradient() -> None:
+def test_gradient_is_clipped_when_device_skips_clipping() -> None:
     rows = jnp.array([[1e200, -1e200, 1e300], [1e9, 1e9, -1e9], [1e-200, 0.0, 1e300]])
     found = loss().gradients(rows, jnp.array([1e100, 0.0]))
     assert np.isfinite(found).all()

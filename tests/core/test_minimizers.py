@@ -85,7 +85,7 @@ def test_newton_ends_without_slope_from_any_start(link: str, far: float) -> None
     np.testing.assert_allclose(slope + RIDGE * point, 0, atol=1e-7)
 
 
-def test_newton_takes_one_step_for_a_square_and_looks_once_at_its_end() -> None:
+def test_newton_solves_square_in_one_step_and_two_evaluations() -> None:
     target, looked = jnp.array([3.0, -2.0]), []
 
     def look(point: Array) -> Look:

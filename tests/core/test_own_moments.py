@@ -74,7 +74,7 @@ def farthest(query: OwnMoments, rng: np.random.Generator, arm: int) -> float:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-def test_the_sensitivity_is_what_a_grid_and_a_search_reach_and_none_exceeds_it(
+def test_disjoint_sensitivity_is_tight_by_grid_and_search(
     query: OwnMoments,
 ) -> None:
     rng = np.random.default_rng(1)
@@ -84,7 +84,7 @@ def test_the_sensitivity_is_what_a_grid_and_a_search_reach_and_none_exceeds_it(
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-def test_every_statistic_lies_within_the_ball_and_some_on_its_edge(query: OwnMoments) -> None:
+def test_disjoint_statistics_reach_but_never_leave_their_ball(query: OwnMoments) -> None:
     rng = np.random.default_rng(2)
     encode: Any = jax.jit(lambda x, y, a: query.encode(Example(features=x, reward=y, weight=a)))
     far = [
@@ -99,7 +99,7 @@ def test_every_statistic_lies_within_the_ball_and_some_on_its_edge(query: OwnMom
     assert max(far) == pytest.approx(query.radius, rel=1e-9)
 
 
-def test_one_arm_alone_has_no_other_to_be_mistaken_for() -> None:
+def test_single_arm_has_lower_sensitivity_than_several() -> None:
     several = dataclasses.replace(PLAIN, weight=1.0, lever=1.5)
     assert dataclasses.replace(several, arms=1).sensitivity < several.sensitivity
 
@@ -135,7 +135,7 @@ def test_a_statistic_by_hand_and_back() -> None:
     np.testing.assert_allclose(sums.squares, [[0.36, 0.48], [0.48, 0.64]])
 
 
-def test_what_is_asked_grows_with_arms_times_features() -> None:
+def test_statistic_size_grows_with_arms_times_features() -> None:
     wide = OwnMoments.of(dataclasses.replace(FACTS, dim=20, own=20, arms=50))
     assert wide.size == 2 * 50 * 20 + 19 * 20 // 2
 

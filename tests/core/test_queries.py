@@ -112,7 +112,7 @@ def climbed(asked: Regression, starts: Array) -> Array:
         ),
     ],
 )
-def test_no_search_exceeds_the_sensitivity_and_one_reaches_it(asked: Regression) -> None:
+def test_sensitivity_is_reached_and_never_exceeded_by_search(asked: Regression) -> None:
     rng = np.random.default_rng(8)
     raw = rng.normal(size=(2000, 2, asked.dim + 2)) * asked.norm
     raw[..., -2] = rng.uniform(-0.5, 1.5, raw.shape[:-1])
@@ -321,7 +321,7 @@ def _spread(query: Any) -> Any:
 
 
 @pytest.mark.parametrize("query", BALLS)
-def test_no_statistic_leaves_the_ball_and_one_is_at_its_edge(query: Any) -> None:
+def test_statistics_reach_but_never_leave_the_ball(query: Any) -> None:
     far = np.linalg.norm(_spread(query) - query.center, axis=1)
     assert query.center.shape == (query.size,)
     assert far.max() <= query.radius * (1 + 1e-9)
@@ -335,7 +335,7 @@ def test_no_statistic_leaves_the_ball_and_one_is_at_its_edge(query: Any) -> None
 
 
 @pytest.mark.parametrize("query", BALLS)
-def test_no_number_leaves_the_box_and_one_is_at_its_edge(query: Any) -> None:
+def test_statistic_entries_reach_but_never_leave_the_box(query: Any) -> None:
     edge = np.eye(query.dim)[0] * query.norm
     even = np.full(query.dim, query.norm / math.sqrt(query.dim))
     given: Any = [(x, y) for x in (edge, even) for y in (-9.0, 9.0)]
@@ -350,7 +350,7 @@ def test_no_number_leaves_the_box_and_one_is_at_its_edge(query: Any) -> None:
         assert corners.sum(1).max() == pytest.approx(query.absolute)
 
 
-def test_the_middle_lowers_the_reach() -> None:
+def test_center_of_statistics_lowers_the_radius() -> None:
     query = Regression(dim=5, norm=1.0, low=-0.5, high=0.5)
     assert query.radius == pytest.approx(math.sqrt(0.8 + 0.25))
     assert np.linalg.norm(_spread(query), axis=1).max() == pytest.approx(math.sqrt(1.25))

@@ -109,7 +109,7 @@ def test_words_that_are_kept_are_the_words(round: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, MASK])
 @pytest.mark.parametrize("size", [1, 5, 20, 4001])
-def test_what_is_drawn_once_is_drawn_whatever_the_seed(seed: int, size: int) -> None:
+def test_cpu_draw_branch_is_taken_for_every_seed(seed: int, size: int) -> None:
     """A CPU draws in a branch, which is to be taken for every seed."""
 
     def draw(seed: Array, replicate: Array) -> tuple[Array, Array, tuple[Array, ...]]:
@@ -125,7 +125,7 @@ def test_what_is_drawn_once_is_drawn_whatever_the_seed(seed: int, size: int) -> 
     np.testing.assert_allclose(normals, plain, rtol=2e-6, atol=1e-7)
 
 
-def test_draws_outside_of_any_program_are_compiled_once_for_each_size(
+def test_eager_draws_compile_once_per_size(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     root = Stream.of(seed=2, replicate=1)

@@ -74,7 +74,7 @@ def test_other_spellings_find_their_name(written: str, meant: str) -> None:
         things[written]
 
 
-def test_nothing_at_all_is_like_nothing() -> None:
+def test_blank_name_gets_no_suggestion() -> None:
     things: Registry[int] = Registry("thing")
     things.add("linucb", 1)
     with pytest.raises(UnknownName, match=r"^no thing is called ' '; known: linucb$"):

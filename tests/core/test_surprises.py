@@ -59,7 +59,7 @@ def test_numbers_by_hand() -> None:
     assert query.sensitivity**2 == pytest.approx(400 + 3.125)
 
 
-def test_who_has_no_direction_adds_nothing() -> None:
+def test_record_without_direction_adds_zero() -> None:
     for x in ([0.0, 0.0], [math.nan, 0.0], [1e-200, -1e-200]):
         assert not encoded(QUERIES[1], x, 1.5, 1.0).any()
 
@@ -135,7 +135,7 @@ def test_the_diameter_is_what_a_search_finds(query: Surprises) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_second_writing_is_as_long(query: Surprises) -> None:
+def test_flat_form_of_residual_statistic_is_isometric(query: Surprises) -> None:
     """The flat form is isometric: so what a search finds of matrices holds for statistics."""
     rng = np.random.default_rng(3)
     for x, z in rng.normal(size=(20, 2, query.dim)):

@@ -201,7 +201,7 @@ OFFERS3 = np.linspace(0, 1, 6).reshape(3, 2, 1)
         ({"y": Y3, "arm_features": "x0=0:1", "arm_table": OFFERS3}, {"y": ["b", "a", "b"]}),
     ],
 )
-def test_the_digest_covers_what_is_given_apart(
+def test_digest_covers_arrays_passed_separately(
     given: dict[str, Any], other: dict[str, Any], tmp_path: Path
 ) -> None:
     """Else results of other labels, rewards or arms would be taken for results of these."""
@@ -226,7 +226,7 @@ def test_a_declaration_brings_its_own_constant() -> None:
     assert one.constant == other.constant == 0.2
 
 
-def test_digests_of_tables_are_of_their_values_and_where_each_ends() -> None:
+def test_table_digest_covers_values_units_and_boundaries() -> None:
     small = np.array([1, 2, 3], "<i4")
     assert digest_of({"x": small}) == digest_of({"x": small.astype(">i4")})
     assert digest_of({"x": small}) != digest_of({"x": small.view(">i4")})
@@ -241,7 +241,7 @@ def test_a_label_for_everyone_is_a_number() -> None:
         from_supervised(np.zeros((4097, 1)), np.arange(4097), features="x0=0:1")
 
 
-def test_a_comparison_on_data_says_what_it_plays(tmp_path: Path) -> None:
+def test_comparison_on_data_lists_its_configurations(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     pl.DataFrame(PEOPLE).write_csv(path)
     world = from_supervised(path, "likes", features=FEATURES)

@@ -176,7 +176,7 @@ def test_files_that_are_no_dsjson_get_one_line(text: str, said: str, tmp_path: P
     ],
     ids=str,
 )
-def test_names_that_would_be_read_as_something_else_are_not_written(
+def test_write_dsjson_rejects_ambiguous_feature_names(
     names: tuple[str, ...], tmp_path: Path
 ) -> None:
     with pytest.raises(CodecError, match="rename it"):
@@ -226,7 +226,7 @@ def test_bandit_feedback_keeps_the_names_of_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [None, "_user"])
-def test_dsjson_says_who_came_without_being_asked(user: str | None, tmp_path: Path) -> None:
+def test_dsjson_reads_users_without_user_option(user: str | None, tmp_path: Path) -> None:
     logs = logged(40, seed=5, users=USERS)
     write_dsjson(logs, tmp_path / "log.json")
     same(logs, read_dsjson(tmp_path / "log.json", user=user, **RANGE), "names")
@@ -234,7 +234,7 @@ def test_dsjson_says_who_came_without_being_asked(user: str | None, tmp_path: Pa
         read_dsjson(tmp_path / "log.json", user="user", **RANGE)
 
 
-def test_who_came_is_said_in_all_lines_or_in_none(tmp_path: Path) -> None:
+def test_dsjson_requires_users_in_all_lines_or_none(tmp_path: Path) -> None:
     """One line with a note would make its user the unit of what is promised to all."""
     file = tmp_path / "log.json"
     both: dict[str, Any] = {"_multi": [{}, {}]}
@@ -270,7 +270,7 @@ def test_files_that_are_no_feedback_get_one_line(tmp_path: Path) -> None:
         read_feedback(tmp_path / "none.npz", **RANGE)
 
 
-def test_users_in_an_array_that_is_not_read_are_refused_and_not_left_aside(tmp_path: Path) -> None:
+def test_read_feedback_rejects_unreadable_user_array(tmp_path: Path) -> None:
     """Else rows would be protected, and nobody told."""
     file, logs = tmp_path / "log.npz", to_feedback(logged(40, seed=5))
     words = np.array(["anna", "otto"] * 20)
@@ -285,7 +285,7 @@ def test_users_in_an_array_that_is_not_read_are_refused_and_not_left_aside(tmp_p
 
 
 @pytest.mark.parametrize("noted", [1.0, True, [1], None])
-def test_a_note_that_cannot_say_who_came_is_refused(noted: Any, tmp_path: Path) -> None:
+def test_dsjson_rejects_invalid_user_note(noted: Any, tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_text(line(c={"_multi": [{}, {}], "_user": noted}) + "\n")
     with pytest.raises(CodecError, match=r"line 1 of log\.json: '_user' in c is neither a word"):

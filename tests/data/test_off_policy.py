@@ -93,7 +93,7 @@ def test_the_second_moment_is_free() -> None:
             assert bool(norm.max() <= 2 * (1 + 1e-12)) is fits
 
 
-def test_statistics_of_a_fit_are_no_further_apart_than_is_paid_for() -> None:
+def test_reward_fit_statistics_stay_within_charged_sensitivity() -> None:
     fit, dice = RewardFit(arms=2, dim=2, norm=1.0), np.random.default_rng(2)
     angles = dice.random(300) * 2 * math.pi
     users = np.stack([np.cos(angles), np.sin(angles)], axis=1) * dice.choice([1, 5], (300, 1))
@@ -190,7 +190,7 @@ def paid_before_drawn(module: Any, seen: list[str], estimator: str, mechanism: s
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 @pytest.mark.parametrize("estimator", ["replay", "ips", "dr"])
-def test_everything_is_paid_for_before_it_is_drawn_once(
+def test_every_sum_is_charged_before_it_is_drawn_once(
     estimator: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paid_before_drawn(off_policy, watch(monkeypatch), estimator, mechanism)
@@ -249,7 +249,7 @@ def test_missing_noise_is_noticed(planted: str, monkeypatch: pytest.MonkeyPatch)
         noise_is_what_was_charged(bad, monkeypatch, "laplace")
 
 
-def test_nothing_that_is_told_depends_on_a_sum_without_noise(
+def test_estimate_depends_on_data_only_through_noisy_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Given what was drawn, two logs give the same answer to the last digit."""
@@ -406,9 +406,7 @@ def test_what_cannot_be_promised_is_refused(asked: Any, said: str) -> None:
         (LinearModel(shared=[1.0]), "shared of the model has shape"),
     ],
 )
-def test_policies_that_do_not_fit_are_refused_before_anything_is_paid(
-    policy: Any, said: str
-) -> None:
+def test_misfit_policy_is_rejected_before_any_charge(policy: Any, said: str) -> None:
     ledger = MemoryLedger(PROMISE)
     with pytest.raises(InvalidValue, match=said):
         off_policy_value(logged(300, seed=1), policy, ledger=ledger)
@@ -461,7 +459,7 @@ def test_a_value_is_written_as_json() -> None:
     assert told.keys() >= {"value", "low", "high", "level", "noise", "weight", "units"}
 
 
-def test_who_came_when_moves_nobody_else() -> None:
+def test_reward_fit_rejects_users_without_external_model() -> None:
     """A model fitted to some of the users would depend on the order in which they came."""
     logs = Logs(
         contexts=np.zeros((12, 0)),
@@ -477,7 +475,7 @@ def test_who_came_when_moves_nobody_else() -> None:
         off_policy_value(logs, OneArm(arm=1), estimator="dr")
 
 
-def test_what_does_not_fit_is_refused_before_it_is_charged() -> None:
+def test_sum_too_large_for_its_grid_is_rejected_before_charging() -> None:
     logs = Logs(
         contexts=np.zeros((2000, 0)),
         actions=np.zeros(2000, int),
@@ -494,7 +492,7 @@ def test_what_does_not_fit_is_refused_before_it_is_charged() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_warning_tells_of_a_row() -> None:
+def test_extreme_rows_raise_no_warning() -> None:
     logs = Logs(
         contexts=np.zeros((20, 0)),
         actions=np.zeros(20, int),
@@ -543,7 +541,7 @@ def test_a_log_that_grows_pays_for_every_row_in_every_call(estimator: Any, mecha
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "best"])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
-def test_one_charge_is_as_dear_as_either_sum(mechanism: str, epsilon: float) -> None:
+def test_single_charge_covers_either_sum(mechanism: str, epsilon: float) -> None:
     """Whatever a row is in, the fit or the value, it has paid for at least that."""
     fit = RewardFit(arms=200, dim=9, norm=1.0)
     sums: list[RewardFit | ValueSum] = [fit, MeanSum(largest=3.0, modelled=True, complete=False)]
@@ -570,9 +568,7 @@ class NoLogs:
         (NoLogs(), "model is a NoLogs; give a LinearModel"),
     ],
 )
-def test_models_of_rewards_that_do_not_fit_are_refused_before_anything_is_paid(
-    model: Any, said: str
-) -> None:
+def test_misfit_reward_model_is_rejected_before_any_charge(model: Any, said: str) -> None:
     ledger = MemoryLedger(PROMISE)
     ask: dict[str, Any] = {"estimator": "dr", "model": model, "ledger": ledger}
     with pytest.raises(InvalidValue, match=said):
@@ -580,7 +576,7 @@ def test_models_of_rewards_that_do_not_fit_are_refused_before_anything_is_paid(
     assert ledger.receipts == ()
 
 
-def test_a_fit_that_no_memory_holds_is_refused_before_anything_is_paid(
+def test_reward_fit_beyond_memory_is_rejected_before_any_charge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kerchief.data.reward_fits.MOST_CELLS", 100)

@@ -71,7 +71,7 @@ def test_a_replicate_is_a_bootstrap_sample() -> None:
     assert np.mean(missing) > 0.2 * np.sum(np.asarray(small.actions) == 0)
 
 
-def test_rounds_without_an_agreeing_row_are_lost_for_the_least_reward() -> None:
+def test_replay_pays_least_reward_without_matching_row() -> None:
     """All users to the left were given arm 0, and the bandit wants arm 1 there and nowhere else."""
     left = Logs(
         contexts=np.array([[-0.5], [-0.5], [0.5], [0.5]]),
@@ -116,7 +116,7 @@ def test_bandits_learn_from_logs_in_the_compiled_loop() -> None:
     assert late < -0.03
 
 
-def test_arm_features_share_a_parameter_and_meet_users_as_products() -> None:
+def test_replay_crosses_arm_and_user_features_in_shared_model() -> None:
     of_arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
     both = Replay.of(logged(50, seed=4, arm_features=of_arms), norm=1.0, arm_norm=1.0)
     facts = both.problem(10)
@@ -176,7 +176,7 @@ def test_worlds_of_logs_can_be_sent_to_other_processes() -> None:
     assert again.problem(9) == REPLAYED.problem(9)
 
 
-def test_it_is_said_that_a_decision_stands_for_a_user_wherever_logs_say_who_came() -> None:
+def test_replay_states_user_per_decision_when_logs_name_users() -> None:
     known = dataclasses.replace(LOGS, users=np.arange(LOGS.rows) % 7)
     for world, said in ((REPLAYED, False), (Replay.of(known, norm=1.0), True)):
         assert any("stands for a user of its own" in line for line in told_of(world)) is said

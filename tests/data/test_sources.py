@@ -93,7 +93,7 @@ def test_one_chance_serves_all_rows() -> None:
     assert read_logs(TABLE, **(ASKED | {"propensity": 0.5})).propensities.tolist() == [0.5] * 4
 
 
-def test_bare_names_are_numbers_as_they_are_unless_a_norm_is_declared() -> None:
+def test_bare_feature_names_are_unscaled_unless_norm_is_declared() -> None:
     plain = read_logs(TABLE, **(ASKED | {"features": "age"}))
     assert (plain.contexts[:, 0].tolist(), plain.norm) == ([20, 99, 35, 50], None)
     bounded = read_logs(TABLE, **(ASKED | {"features": "age", "norm": 50.0}))
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_table_is_said_in_one_line(changed: Any, said: str)
     assert "\n" not in str(found.value)
 
 
-def test_a_star_stands_for_no_column_that_says_what_was_done_and_what_it_gave() -> None:
+def test_star_excludes_action_reward_and_user_columns() -> None:
     """Else a bandit would see the reward before it chooses."""
     table = {name: one for name, one in TABLE.items() if name not in ("plan", "who")}
     asked = ASKED | {"features": "*", "norm": 99.0}
@@ -152,7 +152,7 @@ def test_a_star_stands_for_no_column_that_says_what_was_done_and_what_it_gave() 
         read_logs(table, **asked | {"features": "c*"})
 
 
-def test_who_came_is_no_feature_of_lines_either(tmp_path: Path) -> None:
+def test_dsjson_excludes_user_column_from_features(tmp_path: Path) -> None:
     users = ({"age": 30, "id": "a"}, {"age": 40, "id": "b"})
     file = _lines(tmp_path / "log.json", *users)
     asked: dict[str, Any] = {"reward_range": (0, 1), "user": "User.id"}
@@ -191,7 +191,7 @@ def test_cut_files_change_nothing_and_are_named(tmp_path: Path) -> None:
             read_logs(file, reward_range=(0, 1), features="x0,x1")
 
 
-def test_what_a_table_cannot_say_is_not_written(tmp_path: Path) -> None:
+def test_write_log_table_rejects_logs_it_cannot_express(tmp_path: Path) -> None:
     for more, said in (
         ({"arm_features": np.eye(3)}, "write DSJSON"),
         ({"names": ("action", "x")}, "rename it"),
@@ -265,7 +265,7 @@ def test_the_digest_covers_features_of_arms_beside_a_table() -> None:
 
 
 @pytest.mark.parametrize("arms", [("red", "blue"), ("blue", "red")])
-def test_names_of_arms_are_written_down_where_they_are_heard(arms: tuple[str, str]) -> None:
+def test_arm_names_are_recorded_in_the_origin(arms: tuple[str, str]) -> None:
     world = from_logs(TABLE, **ASKED | {"action": "item"}, arms=arms)
     assert dict(world.origin.parameters)["action"] == f"item={'|'.join(arms)}"
     counted = from_logs(TABLE, **ASKED | {"action": f"item={'|'.join(arms)}"}, arms=2)
@@ -294,7 +294,7 @@ def test_bandits_are_compared_on_logs() -> None:
     assert rows["single-arm not private"].regret.mean < rows["uniform"].regret.mean
 
 
-def test_of_declared_arms_and_features_nothing_is_read_off_dsjson(tmp_path: Path) -> None:
+def test_declared_dsjson_shape_does_not_depend_on_its_lines(tmp_path: Path) -> None:
     """Two files that differ in one line have logs of one shape, whatever that line brings."""
     lines = [_line(0, ["a", "b"], {"age": 3}), _line(1, ["a", "b"], {"age": 4})]
     other = [lines[0], _line(1, ["a", "b", "c"], {"age": 4, "town": 7})]
@@ -320,7 +320,7 @@ def _line(action: int, arms: list[str], user: dict[str, float]) -> dict[str, Any
     }
 
 
-def test_words_that_were_declared_have_names_that_can_be_read_again(tmp_path: Path) -> None:
+def test_declared_category_names_round_trip_through_a_file(tmp_path: Path) -> None:
     table = TABLE | {"town": ["Rome", "Oslo", "Bern, CH", "Rome"]}
     declared = {"town": ("Rome", "Oslo", "Bern, CH")}
     first = read_logs(table, **(ASKED | {"features": declared}))
@@ -368,7 +368,7 @@ def _lines(path: Path, *users: dict[str, Any], arms: int = 2) -> Path:
         *(("json", {"arm_features": np.eye(3)}), ("json", {"propensity": 0.5})),
     ],
 )
-def test_what_a_form_does_not_take_is_refused_by_name(
+def test_reading_logs_rejects_options_of_other_formats(
     form: str, changed: dict[str, Any], tmp_path: Path
 ) -> None:
     """A row would be protected where a user was asked for, or a chance told that was not used."""
@@ -411,7 +411,7 @@ def test_a_norm_of_no_features_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bounds_that_nothing_hears_are_refused(
+def test_from_logs_rejects_unused_bounds(
     form: str, more: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     """Else they would be written down, and the printed command would promise what nobody did."""
@@ -486,7 +486,7 @@ def test_a_simulation_may_take_all_features_that_there_are(tmp_path: Path) -> No
     assert logs.names == ("User.age", "User.town", "constant")
 
 
-def test_what_a_line_does_not_have_is_0_only_if_that_is_in_its_range(tmp_path: Path) -> None:
+def test_missing_dsjson_feature_is_zero_only_if_range_allows(tmp_path: Path) -> None:
     file = _lines(tmp_path / "log.json", {"age": 30}, {"town": 1})
     for features in ("User.age=18:90", "User.age=18:90,User.town=0:1", {"User.age": (18, 90)}):
         with pytest.raises(
@@ -574,7 +574,7 @@ def test_a_draft_is_closed_before_anything_is_in_it(
     assert seen == [(0o600, 0)]
 
 
-def test_rights_of_a_group_that_a_file_cannot_be_given_to_are_dropped(
+def test_group_rights_are_dropped_when_chown_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "x.npz"
@@ -589,7 +589,7 @@ def test_rights_of_a_group_that_a_file_cannot_be_given_to_are_dropped(
         assert files._rights(opened.fileno(), held) == 0o604
 
 
-def test_counted_arms_are_told_where_they_were_counted() -> None:
+def test_description_states_arms_counted_in_a_column() -> None:
     """`kerchief plan` writes how many arms there are into a bandit's problem."""
     numbered = TABLE | {"item": [0, 1, 0, 1]}
     plain = from_logs(numbered, **(ASKED | {"action": "item"}))
@@ -599,7 +599,7 @@ def test_counted_arms_are_told_where_they_were_counted() -> None:
         assert not any("counted in" in one for one in told_of(declared))
 
 
-def test_arms_that_were_counted_in_lines_are_told(tmp_path: Path) -> None:
+def test_description_states_arms_counted_in_dsjson_lines(tmp_path: Path) -> None:
     write_dsjson(LOGS, tmp_path / "log.json")
     ask: dict[str, Any] = {"reward_range": (0, 1), "features": "x0=-1:1"}
     plain = from_logs(tmp_path / "log.json", **ask)

@@ -115,7 +115,7 @@ def test_files_that_are_no_tables(text: str, said: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_lines_may_end_as_on_any_machine_of_today(end: str, tmp_path: Path) -> None:
+def test_csv_lines_may_have_any_common_line_ending(end: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(f'a,"b\rc"{end}1,"2\r3"{end}'.encode())
     table = read_table(tmp_path / "x.csv")
     assert (list(table.columns), table.numbers("a").tolist()) == (["a", "b\rc"], [1.0])
@@ -150,7 +150,7 @@ def test_a_column_of_numbers_holds_numbers(column: list[Any], said: str) -> None
     assert "many" not in str(caught.value)
 
 
-def test_numbers_in_texts_may_have_spaces_around_them_and_exponents() -> None:
+def test_text_numbers_may_have_spaces_and_exponents() -> None:
     texts = np.array([" 1", "2\u00a0", "-3e1", "+.5"])
     for column in (texts, texts.astype(object)):
         assert read_table({"x": column}).numbers("x").tolist() == [1.0, 2.0, -30.0, 0.5]

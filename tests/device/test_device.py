@@ -136,7 +136,7 @@ def test_labels_decide_the_coins_in_one_process() -> None:
         device.report(device.decide(model(shuffled), ROWS).id, status(shuffled, label=2))
 
 
-def test_a_closed_task_takes_nothing_and_the_record_can_be_thrown_away() -> None:
+def test_closed_task_rejects_report_and_record_can_be_dropped() -> None:
     device = Device(TASK)
     decision = device.decide(model(TASK), ROWS)
     with pytest.raises(Refused, match="takes no reports") as fault:
@@ -262,7 +262,7 @@ def test_a_model_with_more_arrays_is_refused_before_it_is_stored(
     device.decide(given, ROWS)
 
 
-def test_an_array_with_many_axes_is_refused_without_a_look_at_them() -> None:
+def test_array_with_many_axes_is_rejected_without_reading_them() -> None:
     """The work of reading is counted in axes that are looked at."""
     seen = []
 
@@ -384,7 +384,7 @@ def _weighing(of: Task, weights: Any, reference: Any = (0, 0), *, version: int =
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path, weighted: bool) -> None:
+def test_report_is_weighted_by_the_model_that_chose_its_arm(tmp_path: Path, weighted: bool) -> None:
     """By the trace of its matrix; what else there is in it has that weight, or none."""
     own = task(program=dataclasses.replace(REWEIGHED, weighted=weighted))
     device = Device(own, pending=Pending(tmp_path / "d.db"))
@@ -438,7 +438,7 @@ def test_no_weights_make_a_report_that_is_out_of_bounds(
 
 
 @pytest.mark.parametrize("name", ["weights", "reference"])
-def test_what_weighs_and_is_missing_is_said(name: str) -> None:
+def test_missing_weight_array_of_model_is_named(name: str) -> None:
     own = task(program=REWEIGHED)
     given = _weighing(own, np.eye(2))
     less = {one: array for one, array in given.arrays.items() if one != name}

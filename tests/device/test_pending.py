@@ -60,7 +60,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Pending:
     return Pending(tmp_path / "d.db" if request.param == "file" else None)
 
 
-def test_a_decision_goes_its_way(store: Pending) -> None:
+def test_decision_moves_from_due_to_rewarded_to_encoded(store: Pending) -> None:
     decided(store, due=5.0)
     assert store.due(TASK, 4.0) == ()
     assert store.due(TASK, 5.0) == (ID,)
@@ -230,7 +230,7 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
         Pending(tmp_path / "old.db")
 
 
-def test_what_was_answered_is_remembered_without_its_record(store: Pending) -> None:
+def test_answered_query_is_remembered_without_its_record(store: Pending) -> None:
     decided(store)
     store.gone(ID, TASK, remember=True)
     decided(store)
@@ -416,7 +416,7 @@ def test_a_reader_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_what_an_interrupt_kept_from_being_erased_is_at_the_next_step(
+def test_erasure_stopped_by_interrupt_happens_at_next_step(
     tmp_path: Path, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Pending(tmp_path / "device.db")

@@ -63,7 +63,7 @@ def test_the_program_is_that_of_the_query() -> None:
     assert WIDE_POLICY.query == query()
 
 
-def test_calibrated_coins_keep_what_is_promised_and_no_more() -> None:
+def test_coins_keep_the_guarantee_and_no_more() -> None:
     noise, exact = coins((300, 357))
     found = check(wide(noise, needs=(300, 357)))
     assert found.recomputed
@@ -75,7 +75,7 @@ def test_calibrated_coins_keep_what_is_promised_and_no_more() -> None:
         check(wide(noise, 0.9, needs=(300, 357)))
 
 
-def test_calibrated_normal_and_laplace_noise_likewise() -> None:
+def test_gaussian_and_laplace_keep_the_guarantee_and_no_more() -> None:
     (gaussian, *_), (laplace, *_) = [one for one in noises() if isinstance(one[0], Rounded)]
     for noise, delta in ((gaussian, 1e-5), (laplace, 0.0)):
         found = check(wide(noise))
@@ -97,7 +97,7 @@ def test_normal_noise_costs_what_the_accountant_says() -> None:
     assert check(wide(gaussian)).epsilon == pytest.approx(epsilon_at([event], 1e-5), rel=1e-6)
 
 
-def test_a_calibrated_shortlist_likewise() -> None:
+def test_shortlist_keeps_the_guarantee_and_no_more() -> None:
     noise, simulated = shortlist()
     found = check(wide(noise))
     assert found.epsilon == pytest.approx(simulated.exact().event().epsilon, rel=1e-12)
@@ -109,7 +109,7 @@ def test_a_calibrated_shortlist_likewise() -> None:
         check(wide(likelier))
 
 
-def test_a_calibrated_compass_likewise() -> None:
+def test_compass_keeps_the_guarantee_and_no_more() -> None:
     noise, simulated = compass()
     found = check(reporting(noise))
     assert found.recomputed
@@ -124,7 +124,7 @@ def test_a_calibrated_compass_likewise() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_noise_on_surprises_likewise(mechanism: str) -> None:
+def test_noise_on_residuals_keeps_the_guarantee_and_no_more(mechanism: str) -> None:
     promised = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     made = deploy(policy="best", problem=problems()[1], guarantee=promised, mechanism=mechanism)
     found = check(made.task)
@@ -182,7 +182,7 @@ def test_a_compass_is_for_surprises(other: Program, trust: str) -> None:
     assert check(task(COMPASS, trust="local", program=Library())).epsilon < 1
 
 
-def test_one_bit_likewise() -> None:
+def test_one_bit_keeps_the_guarantee_and_no_more() -> None:
     found = check(asking())
     assert found.epsilon == pytest.approx(2 * math.atanh(ONE_BIT.bias / 2**31))
     with pytest.raises(InvalidValue, match=r"promises epsilon 0\.99"):
@@ -207,37 +207,38 @@ def test_cohorts_have_no_more_users_than_sums_have_room_for() -> None:
         task(COINS, trust="shuffle", needs=(100, 1000))
 
 
-def test_so_few_coins_that_nothing_is_proved_are_refused() -> None:
+def test_too_few_coins_for_any_proof_are_rejected() -> None:
     few = dataclasses.replace(COINS, scale=4, coins=(1, 1))
     with pytest.raises(InvalidValue, match="keeps inf"):
         check(task(few, trust="shuffle", needs=NEEDS, epsilon=100.0))
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
-def test_a_report_without_noise_never_leaves_where_nobody_is_trusted(trust: str) -> None:
+def test_noiseless_task_is_rejected_under_local_and_shuffle_dp(trust: str) -> None:
     with pytest.raises(InvalidValue, match="without noise"):
         check(task(GRID, trust=trust))
     assert not check(task(GRID, trust="central")).recomputed
 
 
 @pytest.mark.parametrize("noise", [COINS, Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))])
-def test_what_only_a_sum_hides_never_leaves_where_no_mixer_is_trusted(noise: Noise) -> None:
+def test_noise_that_hides_only_sums_is_rejected_under_local_dp(noise: Noise) -> None:
     assert check(task(noise, trust="shuffle", needs=NEEDS)).epsilon <= 1
     with pytest.raises(InvalidValue, match="under local trust others see it alone"):
         check(task(noise, trust="local", needs=NEEDS))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-5.0, 1e-5), (1.0, -1e-5), (1.0, 1.0)])
-def test_no_task_promises_less_than_nothing(epsilon: float, delta: float) -> None:
+def test_task_rejects_guarantee_out_of_range(epsilon: float, delta: float) -> None:
     with pytest.raises(InvalidValue, match="promise at least 0, and a delta below 1"):
         task(epsilon=epsilon, delta=delta)
 
 
-def test_a_task_without_trust_promises_nothing_whatever_it_says() -> None:
+def test_task_with_trust_none_has_infinite_epsilon() -> None:
     assert check(task(trust="none", epsilon=0.1)).epsilon == math.inf
 
 
-def test_bits_and_programs_of_the_library_rely_on_the_name_of_the_task() -> None:
+def test_bits_and_library_programs_are_not_recomputed() -> None:
+    """Their guarantee relies on the name of the task."""
     bits = Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))
     found = check(task(bits, trust="shuffle", needs=NEEDS))
     assert (found.recomputed, found.epsilon, found.delta) == (False, 1.0, 1e-5)

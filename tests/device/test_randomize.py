@@ -79,7 +79,7 @@ def test_candidates_are_independent_normal_numbers() -> None:
     assert (candidates(400, 1001, Bytes("other")) != drawn).any()
 
 
-def test_a_number_of_a_candidate_is_the_mean_of_a_slice_of_the_normal_law() -> None:
+def test_candidate_entry_is_mean_of_a_slice_of_the_normal_law() -> None:
     slices = np.unique(candidates(1000, 1000, Bytes("all")))
     assert slices.size == 2**16
     edges = special.ndtri(np.arange(2**16 + 1) / 2**16)
@@ -88,7 +88,7 @@ def test_a_number_of_a_candidate_is_the_mean_of_a_slice_of_the_normal_law() -> N
     assert (slices.astype(np.float64) ** 2).mean() == pytest.approx(1, abs=2e-6)
 
 
-def test_numbers_of_long_candidates_come_in_pairs_that_are_as_good_as_independent() -> None:
+def test_long_candidate_entries_come_in_near_independent_pairs() -> None:
     pairs = module._pairs().view(np.int16).reshape(-1, 2) * 2.0**-12
     slices = module._slices().astype(np.float64)
     for one in pairs.T:
@@ -173,7 +173,7 @@ def test_a_compass_draws_its_candidates_before_it_tosses_coins() -> None:
 
 
 @pytest.mark.parametrize("direction", [(1, 0, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1), (1, 1, 0)])
-def test_what_a_direction_tells_is_within_bounds(direction: Any) -> None:
+def test_report_of_any_direction_stays_within_bounds(direction: Any) -> None:
     rows = np.tile(np.array(direction, np.float32), (COMPASS.candidates + 1, 1))
     found = randomize(COMPASS, np.zeros(5), 0, os.urandom, lambda *_: rows)
     assert COMPASS.bounds(0).hold(found)

@@ -104,7 +104,7 @@ def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
     assert sum(case["arm"] > 0 for case in vectors("guess")) > len(vectors("guess")) / 2
 
 
-def test_arms_with_models_of_their_own_are_played_and_reported_alike() -> None:
+def test_disjoint_models_match_vectors_for_arm_and_report() -> None:
     for case in vectors("own"):
         program = unpack(OwnModels, case["program"])
         arms, dim = program.arms, program.dim

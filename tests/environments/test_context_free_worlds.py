@@ -57,7 +57,7 @@ def test_losses_are_coins_with_the_stated_means(world: ChanceArms) -> None:
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: type(world).__name__)
-def test_the_best_arm_is_best_over_all_rounds_and_regret_says_by_how_much(
+def test_best_arm_is_best_in_total_and_regret_is_measured_to_it(
     world: ChanceArms,
 ) -> None:
     one = BestArms(best=jnp.int32(2), other=jnp.int32(5))
@@ -98,7 +98,7 @@ def test_another_arm_is_good_until_the_turn() -> None:
     assert (table[40:].argmin(1) == 2).all()
 
 
-def test_what_makes_no_world_is_refused() -> None:
+def test_invalid_context_free_environment_is_rejected() -> None:
     with pytest.raises(InvalidValue, match="before half"):
         Switching.of(turn=50).problem(100)
     with pytest.raises(InvalidValue):

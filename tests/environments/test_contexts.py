@@ -165,7 +165,7 @@ def test_skewed_variances_fall_evenly_to_a_hundredth() -> None:
 
 
 @pytest.mark.parametrize("dim", [11, 12, pytest.param(64, marks=pytest.mark.nightly)])
-def test_many_coordinates_are_the_numbers_that_few_would_be(
+def test_draws_do_not_depend_on_how_they_are_compiled(
     dim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How they are compiled must not change what is drawn."""

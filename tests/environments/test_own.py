@@ -22,7 +22,7 @@ def at(round: int) -> Clock:
     return Clock(round=jnp.int32(round), since={})
 
 
-def test_every_arm_sees_the_same_user_and_has_a_parameter_of_its_own() -> None:
+def test_disjoint_arms_share_the_context_and_differ_in_parameter() -> None:
     truth = jax.jit(WORLD.init)(Stream.of(seed=1, replicate=0))
     arms = jax.jit(WORLD.arms)(truth, at(0), Stream.of(seed=2, replicate=0))
     assert (np.asarray(arms.features) == np.asarray(arms.features)[0]).all()

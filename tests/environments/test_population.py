@@ -152,7 +152,7 @@ def test_no_point_of_the_sphere_is_far_from_the_cover(dim: int, distance: float)
     assert np.sqrt(np.maximum(2 - 2 * (some @ points.T).max(1), 0)).max() <= distance
 
 
-def test_a_continuum_loses_what_its_cover_lacks() -> None:
+def test_continuum_regret_includes_gap_of_its_cover() -> None:
     """Regret is against the best of all points: for each action, half its squared distance."""
     world = Population.covering(dim=3, cover=0.4, radius=0.5)
     truth = world.init(ROOT.at(WORLD))

@@ -22,7 +22,7 @@ SHORT = Projected.of(world=WORLD, onto=8)
 NOW = Clock(round=jnp.int32(3), since={})
 
 
-def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
+def test_projection_shortens_arms_and_keeps_reward_and_regret() -> None:
     at = Stream.of(seed=1, replicate=0)
     truth = jax.jit(SHORT.init)(at)
     seen, whole = (jax.jit(world.arms)(truth, NOW, at) for world in (SHORT, WORLD))

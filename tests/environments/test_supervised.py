@@ -101,7 +101,7 @@ def test_features_of_arms_share_a_parameter() -> None:
         np.testing.assert_allclose(arms.features, each[user], rtol=1e-6)
 
 
-def test_both_kinds_of_features_are_one_long_row_with_a_block_for_every_arm() -> None:
+def test_user_and_arm_features_form_one_row_with_block_per_arm() -> None:
     each = np.full((4, 3, 1), 0.25)
     both = Supervised.of(users=ROWS, offers=each, labels=LABELS, norm=1.0, constant=0.5)
     arms = both.arms(jnp.arange(4), at(1), ROOT)

@@ -113,7 +113,7 @@ def test_certain_rewards_are_certain(edge: type[Edge]) -> None:
         assert float(NOISES[noise](high, low, high, stream)) == high
 
 
-def test_the_range_of_a_linear_world_follows_its_radius_and_contexts() -> None:
+def test_linear_reward_range_follows_radius_and_contexts() -> None:
     problem = make_environment(radius=2.5).problem(7)
     assert (problem.low, problem.high, problem.radius, problem.norm) == (-2.5, 2.5, 2.5, 1.0)
     assert (problem.dim, problem.arms, problem.horizon, problem.constant) == (5, 20, 7, 0.0)
@@ -124,7 +124,7 @@ def test_the_range_of_a_linear_world_follows_its_radius_and_contexts() -> None:
     assert float(jnp.linalg.norm(world.parameter)) == pytest.approx(2.5, rel=1e-6)
 
 
-def test_a_weak_parameter_is_nobodys_business() -> None:
+def test_problem_does_not_reveal_strength_of_the_parameter() -> None:
     weak, usual = make_environment(radius=2.0, strength=0.1), make_environment(radius=2.0)
     assert weak.problem(7) == usual.problem(7)
     assert float(jnp.linalg.norm(weak.init(ROOT.at(WORLD)).parameter)) == pytest.approx(0.2)
@@ -201,7 +201,7 @@ def test_bad_worlds_are_refused(fault: dict[str, object], error: type[KerchiefEr
         make_environment(**fault)  # type: ignore[arg-type]
 
 
-def test_bandits_may_be_told_a_wrong_link() -> None:
+def test_problem_may_state_a_wrong_link() -> None:
     """Truth, rewards and regret are those of the true link; the problem states the other."""
     wrong = make_environment(link="logistic", radius=4.0, told="linear")
     right = make_environment(link="logistic", radius=4.0)

@@ -61,7 +61,7 @@ def _same(one: Run, other: Run) -> None:
         np.testing.assert_array_equal(used, other.releases[name])
 
 
-def test_company_changes_nothing() -> None:
+def test_simulation_side_by_side_matches_simulation_alone() -> None:
     world = make_environment(dim=2, arms=4, fewest=2)
     together = _play([_contender(*who, world) for who in WHO], world)
     for who, run in zip(WHO, together, strict=True):
@@ -70,7 +70,7 @@ def test_company_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("contexts", [*CONTEXTS])
-def test_handed_arms_are_those_that_would_have_been_drawn(
+def test_arms_drawn_ahead_equal_arms_drawn_in_the_round(
     contexts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rewards are the same; regrets are rounded in another order."""
@@ -188,7 +188,7 @@ def _kind(kind: type[GLMEnvironment], contexts: str = "fixed") -> GLMEnvironment
     return kind(**{one.name: getattr(plain, one.name) for one in dataclasses.fields(plain)})
 
 
-def test_who_is_told_the_truth_or_reacts_draws_in_the_round() -> None:
+def test_informed_or_reactive_environment_draws_in_the_round() -> None:
     """As does whoever only inherits a way to go without arms."""
     assert can_be_handed(_kind(GLMEnvironment))
     for kind in (Named, Reacting, Repaid):
@@ -210,7 +210,7 @@ def test_an_adversary_is_handed_the_sets_that_it_takes_one_of() -> None:
     assert len({float(run.regret[-1].sum()) for run in runs}) == len(WHO)
 
 
-def test_who_is_told_the_best_arm_plays_it() -> None:
+def test_policy_given_the_best_arm_has_no_regret() -> None:
     world = _kind(Named)
     (run,) = _play([_contender("single-arm", FREE, world)], world)
     assert run.regret.max() == 0.0
@@ -235,7 +235,7 @@ class Naming(Uniform):
         return jnp.zeros((), jnp.int32)
 
 
-def test_who_names_an_arm_is_judged_in_the_whole_world() -> None:
+def test_policy_naming_an_arm_is_judged_in_whole_environment() -> None:
     world = _kind(Judging)
     assert can_be_handed(world)
     policy = Naming(**vars(POLICIES["uniform"].build(world.problem(HORIZON), "tuned")))
@@ -259,7 +259,7 @@ class Keeps(Contexts):
         return scaled
 
 
-def test_contexts_may_keep_what_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contexts_with_state_of_any_form_are_drawn_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     world = dataclasses.replace(make_environment(dim=2, arms=4), contexts=Keeps(dim=2, count=4))
     handed = _play([_contender(*WHO[1], world)], world)[0]
     monkeypatch.setattr(module, "is_foreseen", lambda environment: False)

@@ -80,7 +80,7 @@ def test_blocks_play_the_same_run(name: str, trust: str) -> None:
         pytest.param("combiner@paper", "none", id="posts after every user"),
     ],
 )
-def test_who_needs_the_round_before_is_played_round_by_round(name: str, trust: str) -> None:
+def test_policy_that_needs_the_last_round_runs_round_by_round(name: str, trust: str) -> None:
     scene = scene_of(name, trust)
     assert loop.block_size(scene, begun(scene), 8) == 1
 
@@ -119,7 +119,7 @@ def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("few", "many"), [(2, 2), (1, 3), (loop._FEW_LANES, loop._MANY_LANES)])
-def test_an_accelerator_serves_several_at_once_as_a_processor_one_by_one(
+def test_accelerator_serving_several_matches_serial_processor(
     few: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it could serve more than there are, and where it serves now few, now many."""

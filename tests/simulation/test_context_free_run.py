@@ -85,7 +85,7 @@ def ran(name: str, epsilon: float = 4.0, world: Any = CHANCE) -> Run:
     return run(name, epsilon, world=world, replicates=200)
 
 
-def test_without_noise_it_is_the_bandit_behind_it() -> None:
+def test_noiseless_run_matches_the_non_private_bandit() -> None:
     """The channel of a bit with no noise is clear, and every replicate goes the same way."""
     policy, privatizers = built("tsallis", horizon=300)
     silent = {
@@ -204,7 +204,9 @@ def test_the_best_arm_is_found_and_pulls_grow_with_the_variance() -> None:
     assert abs(pulls(many).mean() / pulls(few).mean() / ratio - 1) < 0.2
 
 
-def test_who_has_stopped_asks_nobody_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_replicate_sends_no_query_and_has_no_regret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settled: dict[str, Any] = {}
 
     def spy(*arguments: Any, **words: Any) -> None:
@@ -242,7 +244,7 @@ def test_uniform_play_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_what_is_spent_is_what_was_asked_for(epsilon: float) -> None:
+def test_local_run_spends_the_requested_epsilon(epsilon: float) -> None:
     found = run("ucb", epsilon, horizon=50, replicates=2, ticks=1)
     assert found.spent.trust is Trust.LOCAL
     assert epsilon * (1 - 1e-7) < found.spent.epsilon <= epsilon
@@ -275,7 +277,7 @@ def sums(device: Any = None, aggregator: Any = None) -> CohortSums:
     return CohortSums(query=query, schedule=Every(), device=device, aggregator=aggregator)
 
 
-def test_channels_say_what_devices_do() -> None:
+def test_channel_states_range_and_spread_of_reports() -> None:
     assert channel_of(sums()) == Channel(low=-1.0, high=3.0, spread=2.0)
     bit = channel_of(sums(OneBit.of(epsilon=1.0, center=1.0, radius=2.0)))
     far = 2.0 / math.tanh(0.5)

@@ -43,7 +43,7 @@ def test_an_option_that_the_compiler_does_not_know_is_left_out(
     assert made(jnp.float32(3)) == 6
 
 
-def test_options_that_the_compiler_knows_are_kept_beside_one_that_it_does_not(
+def test_known_compiler_options_are_kept_beside_an_unknown_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = dict(machine._FAST["cpu"])
@@ -59,7 +59,7 @@ def test_options_that_the_compiler_knows_are_kept_beside_one_that_it_does_not(
     assert told[-1] == machine._ALWAYS["cpu"] | known
 
 
-def test_products_take_one_thread_and_steps_follow_one_another_always(
+def test_single_thread_and_sequential_options_are_mandatory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An option that no compiler knows stands in their place, and is never left out."""
@@ -72,7 +72,7 @@ def test_products_take_one_thread_and_steps_follow_one_another_always(
         machine.compiled(jax.jit(doubled), jnp.float32(3))
 
 
-def test_of_many_programs_all_are_forgotten_before_one_too_many(
+def test_program_cache_is_cleared_before_it_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "_MAX_PROGRAMS", 2)
@@ -116,7 +116,7 @@ def test_simulations_in_two_threads_take_turns() -> None:
     subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=120, env=usual)
 
 
-def test_whoever_shares_a_machine_compiles_for_a_gpu_on_one_core(
+def test_gpu_compilation_uses_one_core_on_a_shared_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And to the code that whoever is alone gets: no option of the code itself is another."""

@@ -159,7 +159,7 @@ def test_the_best_action_is_hardly_ever_dropped() -> None:
     "trust",
     ["central", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("shuffle", "local"))],
 )
-def test_the_bill_is_what_was_asked_for(trust: str) -> None:
+def test_phased_run_spends_the_requested_budget(trust: str) -> None:
     found = ran("dpe", trust)
     assert found.spent.epsilon == pytest.approx(4.0, rel=0.02)
     assert found.spent.epsilon <= 4.0 * (1 + 1e-9)
@@ -191,7 +191,7 @@ def test_the_phase_that_the_horizon_cuts_asks_nobody() -> None:
     assert found.rounds[-1] == HORIZON
 
 
-def test_a_budget_that_is_too_small_is_refused_before_anything_is_drawn() -> None:
+def test_too_small_budget_is_rejected_before_any_draw() -> None:
     small = MemoryLedger(promise("central", epsilon=1.0))
     with pytest.raises(BudgetExceeded, match="nothing was charged"):
         run("dpe", "central", ledger=small)
@@ -291,7 +291,7 @@ def test_chunks_of_replicates_change_nothing() -> None:
 
 
 @pytest.mark.nightly
-def test_nobody_is_asked_once_one_action_is_left() -> None:
+def test_phases_end_once_a_single_action_is_left() -> None:
     found = ran("dpe", "none")
     phases = phases_of(policy(), protected(policy(), promise("none")))
     assert found.releases[ANSWERS].min() < len(phases)
@@ -334,7 +334,7 @@ def test_noise_of_a_word_is_drawn_and_paid_for(trust: str, word: str, name: str)
     assert 0 < found.spent.epsilon <= (0.01 if (name, word) == ("dpe", "theorem") else 1.0)
 
 
-def test_phases_with_more_clients_than_rounds_are_played_as_far_as_rounds_go() -> None:
+def test_phases_with_more_clients_than_rounds_end_at_the_horizon() -> None:
     """The promise speaks of the rounds of the run, however many clients its plan could ask."""
     horizon = 60
     guarantee = dataclasses.replace(promise("none"), rounds=horizon)

@@ -128,7 +128,7 @@ def test_without_noise_it_is_plain_phased_elimination() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
-def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
+def test_noiseless_run_matches_non_private_counterpart(trust: str) -> None:
     one = policy()
     plain = protected(one, promise("none"))
     expected = walk(one, plain, phases_of(one, plain), False)[-1]
@@ -165,7 +165,7 @@ def test_sums_of_rewards_are_as_noisy_as_they_say(trust: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["shuffle", "central", "local"])
-def test_the_bill_is_what_was_asked_for(trust: str) -> None:
+def test_single_answer_run_spends_the_requested_budget(trust: str) -> None:
     spent = ran("pe", trust).spent
     assert 2.0 * 0.97 <= spent.epsilon <= 2.0 * (1 + 1e-9)
     assert spent.delta == 1e-3

@@ -77,7 +77,7 @@ def test_an_adversary_foresees_the_action_also_where_it_is_drawn() -> None:
         assert (lost(foreseeing, policy, horizon=60) == 0).all()
 
 
-def test_a_world_moves_by_the_action_after_the_round_in_which_it_was_taken() -> None:
+def test_environment_reacts_to_an_action_after_its_round() -> None:
     # UCB tries every arm once: never the one it played last, and once the one that never moves.
     moving, still = Following.of(arms=ARMS, gap=GAP), ChanceArms.of(arms=ARMS, gap=GAP)
     np.testing.assert_allclose(lost(moving, "ucb", horizon=ARMS), GAP)

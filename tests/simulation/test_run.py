@@ -137,7 +137,7 @@ def demanded(
     )
 
 
-def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
+def test_run_is_determined_by_its_seed() -> None:
     first, again, other = linear(ticks=1), linear(ticks=1), linear(ticks=1, seed=6)
     assert (first.regret == again.regret).all()
     assert (first.regret != other.regret).any()
@@ -246,7 +246,7 @@ def test_a_learner_that_never_asks_is_settled_at_nothing() -> None:
     assert run.spent.epsilon == 0
 
 
-def test_one_due_replicate_at_a_time_is_each_replicate_alone() -> None:
+def test_replicates_together_match_each_replicate_alone() -> None:
     together = demanded()
     for number in range(5):
         alone = demanded(replicates=1, first_replicate=number)
@@ -343,7 +343,7 @@ def test_bad_numbers_are_refused_before_anything_is_charged(bad: dict[str, int])
     assert ledger.receipts == ()
 
 
-def test_a_budget_that_is_too_small_is_refused_before_anything_is_played() -> None:
+def test_too_small_budget_is_rejected_before_any_round() -> None:
     ledger = MemoryLedger(Guarantee(epsilon=0.5, delta=1e-5, trust=Trust.CENTRAL))
     with pytest.raises(BudgetExceeded):
         demanded(ledger=ledger)

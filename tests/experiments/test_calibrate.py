@@ -272,7 +272,7 @@ def test_bad_values_are_refused(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("word", ["blt", "tree", "toeplitz", "doubling"])
-def test_the_noise_of_totals_that_are_read_rarely_is_that_of_so_many_readings(word: str) -> None:
+def test_calibrated_noise_counts_readings_instead_of_users(word: str) -> None:
     """Three readings of 40 users: nobody adds the noise of 40."""
     query = Regression(dim=2, norm=1.0, low=0.0, high=1.0, readings=(10, 20, 40))
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
@@ -282,7 +282,7 @@ def test_the_noise_of_totals_that_are_read_rarely_is_that_of_so_many_readings(wo
     assert asked.std(word) == pytest.approx(worst)
 
 
-def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
+def test_shuffle_calibration_states_guarantee_per_observer() -> None:
     """Coins say nothing about one report; bits say less the more there are, and sums all alike."""
     answer = calibrate(**SHARED, trust="shuffle")
     views = {one.name: one for one in answer.views}
@@ -297,7 +297,7 @@ def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
 
 
 @pytest.mark.nightly
-def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
+def test_calibrate_keeps_report_guarantee_beside_that_of_sums() -> None:
     answer = calibrate(**SHARED, trust="shuffle", local=1.0)
     views = {one.name: one for one in answer.views}
     assert list(views) == ["bits", "byte", "bit"]

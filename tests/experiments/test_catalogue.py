@@ -41,7 +41,7 @@ def test_few_quick_claims_compare_with_uniform_play() -> None:
     assert len(uniform) <= len(quick) / 5, [claim.sentence for claim in uniform]
 
 
-def test_half_of_quick_claims_compare_what_a_reader_chooses_between() -> None:
+def test_half_of_quick_claims_compare_choices_of_a_reader() -> None:
     """Another bandit, trust, noise, parameter or world, no privacy, or what a paper prints.
 
     A bound of our own, and a fall with epsilon of one bandit, do not count.
@@ -130,7 +130,7 @@ def test_verdicts_are_confirmed_at_full_size(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_everyone_can_be_built_for_every_world(name: str) -> None:
+def test_every_configuration_of_an_experiment_can_be_built(name: str) -> None:
     plan = EXPERIMENTS[name].plan()
     for cell in plan.cells():
         made = arranged(cell, plan.environment(cell.world).problem(cell.horizon))

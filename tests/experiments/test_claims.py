@@ -157,7 +157,7 @@ def test_sources_of_claims_are_not_mixed() -> None:
             dataclasses.replace(HOLDS, **change)  # type: ignore[arg-type]
 
 
-def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
+def test_slope_claim_fits_regrets_and_allows_for_their_errors() -> None:
     keys = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
 
     def grown(exponent: float, share: float) -> Results:
@@ -212,7 +212,7 @@ def test_claims_about_the_tail_pay_for_their_error() -> None:
         assert judge(LOW.p95_at_most(50.0), results, large_enough=True).outcome == outcome
 
 
-def test_the_tail_is_told() -> None:
+def test_regret_summary_includes_its_tail() -> None:
     regret = tailed(40).regret
     assert (regret.median, regret.p95, regret.max, regret.stuck) == (10.0, 100.0, 100.0, 0.1)
 
@@ -245,7 +245,7 @@ def test_a_claim_is_not_judged_without_its_rows() -> None:
     assert "not all of its rows" in verdict.seen
 
 
-def test_sentences_and_what_was_seen() -> None:
+def test_verdict_states_claim_and_observed_values() -> None:
     verdict = judge(LOW.below(UNIFORM, times=0.6), ROWS, large_enough=True)
     assert verdict.claim == "linucb joint ε=0.2 on ball: below 0.6 times uniform on ball"
     assert verdict.seen == "50.0 ± 1.0 against 100 ± 1.0"

@@ -95,7 +95,7 @@ def test_regret_and_its_error(finished: list[Result]) -> None:
     assert one.regret.p95 == pytest.approx(np.quantile(one.curves[-1], 0.95))
 
 
-def test_a_run_is_stuck_that_still_loses_late(finished: list[Result]) -> None:
+def test_run_counts_as_unconverged_when_regret_grows_late(finished: list[Result]) -> None:
     """Of two replicates one stops losing at half time, and one goes on at uniform play's rate."""
     rounds = finished[0].rounds
     learned = np.minimum(rounds, rounds[-1] / 2)

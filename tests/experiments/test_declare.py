@@ -29,7 +29,7 @@ from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 from kerchief.privatizers import SHUFFLES
 
 
-def test_yardsticks_and_parents_always_play_along() -> None:
+def test_comparison_always_includes_baselines() -> None:
     comparison = Comparison(contexts=("ball", "fixed"), policies=("linucb",), epsilons=(0.5, 2.0))
     for contexts in comparison.contexts:
         cells = [cell for cell in comparison.cells() if cell.world == contexts]
@@ -64,14 +64,14 @@ def test_continual_noise_is_for_joint_trust() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name.endswith("@paper")])
-def test_a_papers_own_version_has_the_papers_noise_and_is_for_study(name: str) -> None:
+def test_paper_version_has_paper_noise_and_is_not_deployable(name: str) -> None:
     entry = POLICIES[name]
     assert not entry.deployable
     if "local" in entry.trusts:
         assert player(name, trust="local", epsilon=1.0).mechanism == "gaussian"
 
 
-def test_without_protection_nothing_is_asked() -> None:
+def test_configuration_without_privacy_has_infinite_epsilon() -> None:
     cell = Comparison(trusts=("none",)).cells()[0]
     assert cell.asked is None
     assert math.isinf(cell.guarantee.epsilon)
@@ -214,7 +214,7 @@ def test_best_is_obeyed_where_a_bandit_has_a_noise_of_its_own(
         assert plan.parameters()[flag] == played
 
 
-def test_what_bandits_have_of_their_own_is_not_recorded_as_one_word() -> None:
+def test_policy_specific_mechanisms_are_recorded_as_null() -> None:
     """Two in one table, with different noises: the word that would replace one of them is null."""
     plan = Comparison(policies=("sblb", "sblb@paper"), trusts=("shuffle",), epsilons=(1.0,))
     assert [cell.player.mechanism for cell in plan.cells()][-2:] == ["best", "bit"]
@@ -399,7 +399,7 @@ def test_contexts_are_refused_where_a_world_has_none(word: str) -> None:
         ("best", "population", "linear, logistic, probit, poisson, own"),
     ],
 )
-def test_a_misfit_names_the_worlds_in_which_a_policy_can_be_built(
+def test_misfit_error_names_environments_that_fit_the_policy(
     policy: str, world: str, worlds: str
 ) -> None:
     with pytest.raises(InvalidValue, match=f"policy '{policy}' plays in {worlds}$"):
@@ -407,12 +407,12 @@ def test_a_misfit_names_the_worlds_in_which_a_policy_can_be_built(
 
 
 @pytest.mark.parametrize("policy", ["linucb", "dpe", "tsallis"])
-def test_an_epsilon_beyond_all_bills_is_refused_before_anything_is_played(policy: str) -> None:
+def test_epsilon_beyond_any_cost_is_rejected_before_any_run(policy: str) -> None:
     with pytest.raises(InvalidValue, match=r"epsilon is 1e\+308; it must lie in"):
         Comparison(policies=(policy,), trusts=("local",), epsilons=(1e308,))
 
 
-def test_noise_that_no_bill_covers_is_refused_before_anything_is_played() -> None:
+def test_unattainable_shuffle_noise_is_rejected_before_any_run() -> None:
     with pytest.raises(InvalidValue, match="needs coins of deviation"):
         Comparison(trusts=("shuffle",), shuffling="theorem", epsilons=(1e-5,), horizon=60)
 
@@ -423,13 +423,13 @@ def test_a_word_for_the_noise_is_no_number_of_a_policy() -> None:
         player("dpe", trust="local", epsilon=1.0, **numbers)
 
 
-def test_a_mode_that_nobody_has_is_not_played_as_another() -> None:
+def test_unknown_mode_is_rejected() -> None:
     facts = Comparison(contexts=("ball",)).environment("ball").problem(100)
     with pytest.raises(InvalidValue, match="mode is 'theoretical'; choose one of theory, tuned"):
         POLICIES["linucb"].build(facts, cast(Any, "theoretical"))
 
 
-def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_noise() -> None:
+def test_pure_dp_runs_with_laplace_noise_and_rejects_gaussian() -> None:
     pure: dict[str, Any] = {
         "policies": ("pe",),
         "trusts": ("central",),
@@ -443,7 +443,7 @@ def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_nois
         Comparison(**pure, curator="gaussian", horizon=500, replicates=2)
 
 
-def test_who_must_be_told_the_best_arm_plays_where_a_world_tells() -> None:
+def test_single_arm_runs_only_where_the_best_arm_is_given() -> None:
     with pytest.raises(InvalidValue, match=r"policy 'single-arm' plays in own$"):
         Comparison(env="linear", policies=("single-arm",))
     assert "single-arm" in [cell.player.policy for cell in Comparison(env="own").cells()]

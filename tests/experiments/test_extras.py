@@ -61,7 +61,7 @@ def test_an_installed_copy_is_installed_again_from_its_source(
     assert extras.installing("report") == command
 
 
-def test_nothing_is_known_of_a_package_on_the_path(
+def test_install_hint_falls_back_to_pip_for_unknown_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(name: str) -> None:

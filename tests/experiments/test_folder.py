@@ -70,7 +70,7 @@ def test_files_have_the_usual_rights(tmp_path: Path) -> None:
     assert path.stat().st_mode == plain.stat().st_mode
 
 
-def test_of_many_who_claim_a_file_one_has_it(tmp_path: Path) -> None:
+def test_concurrent_file_claims_have_a_single_winner(tmp_path: Path) -> None:
     folder = Folder.at(tmp_path)
     with ThreadPoolExecutor(8) as several:
         claims = list(several.map(lambda i: folder.claim("rows", b"%d" % i), range(8)))

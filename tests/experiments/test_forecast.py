@@ -53,7 +53,7 @@ def test_too_few_or_broken_values_are_refused(values: list[float]) -> None:
         predicted(values)
 
 
-def test_users_are_those_after_whom_the_gain_stays() -> None:
+def test_users_needed_is_where_gain_turns_positive_for_good() -> None:
     rounds = [10, 20, 30, 40]
     assert users_needed(rounds, [-1.0, 1.0, -1.0, 1.0]).value == 35.0
     first = users_needed(rounds, [1.0, 2.0, 3.0, 4.0])

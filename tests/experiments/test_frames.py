@@ -88,7 +88,7 @@ def test_replicates_have_every_number(results: Results) -> None:
     assert mine["round"].to_list() == one.rounds.tolist()
 
 
-def test_cells_of_one_replicate_and_growing_lengths_are_told_apart(tmp_path: Path) -> None:
+def test_curves_separate_single_replicates_of_growing_length(tmp_path: Path) -> None:
     """Nothing but who plays separates them in the long form."""
     plan = dataclasses.replace(PLAN, contexts=("ball",), replicates=1)
     kept = Outputs.at(tmp_path, plan)

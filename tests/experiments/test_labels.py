@@ -97,7 +97,7 @@ def test_one_trust_is_dealt_by_epsilon_and_each_is_drawn_solid() -> None:
         assert {_dashes(line) for line in coloured} == {"(0, ())"}
 
 
-def test_a_single_epsilon_is_drawn_solid_and_has_no_price_to_compare() -> None:
+def test_single_epsilon_is_drawn_solid_without_price_panel() -> None:
     plan = Comparison(contexts=("ball",), epsilons=(1.0,))
     (time,) = draw(plan, fake(plan)).axes
     coloured = [line for line in _curves(time) if line.get_color() not in ("#767676", "#000000")]
@@ -130,7 +130,7 @@ _FULL = [experiment.plan() for _, experiment in EXPERIMENTS.items()]
 
 
 @pytest.mark.parametrize("plan", _FULL, ids=lambda plan: plan.name)
-def test_no_panel_has_more_lines_than_it_can_name_and_none_is_left_out(plan: Plan) -> None:
+def test_panels_name_every_line_and_hold_no_more_than_they_can(plan: Plan) -> None:
     cells = fake(plan)
     world = [one for one in cells if one.cell.world == cells[0].cell.world]
     dealt = facets([Line(points=(one,)) for one in world])
@@ -156,7 +156,7 @@ def test_no_panel_has_more_lines_than_it_can_name_and_none_is_left_out(plan: Pla
     ],
     ids=lambda plan: plan.name,
 )
-def test_nothing_that_is_written_touches_anything_else(plan: Plan) -> None:
+def test_labels_titles_and_panels_do_not_overlap(plan: Plan) -> None:
     """Names, titles and axis labels lie in the picture, off the panels and off each other."""
     figure = draw(plan, fake(plan))
     figure.draw_without_rendering()
@@ -184,7 +184,7 @@ def test_ticks_do_not_run_into_each_other() -> None:
         assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
-def test_a_dash_is_a_percentile_and_bars_of_one_epsilon_stand_apart() -> None:
+def test_error_bars_have_no_caps_and_do_not_overlap() -> None:
     """Caps of error bars would look like the dash of the 95th percentile."""
     price = draw(MANY, fake(MANY)).axes[-1]
     low, high = price.get_xlim()

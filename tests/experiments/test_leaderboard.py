@@ -31,7 +31,7 @@ SMALL = Leaderboard.of(
 PAGE = (Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text("utf-8")
 
 
-def test_page_of_the_leaderboard_says_which_bandits_were_not_played() -> None:
+def test_leaderboard_page_names_policies_without_a_row() -> None:
     """A private bandit has a row, or it is named in prose as one that has none."""
     prose = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
     ranked = set(re.findall(r"^\| (?:\d+=?|-) \| ([^ ]+) \|", PAGE, flags=re.MULTILINE))
@@ -88,7 +88,7 @@ def test_bandits_stand_in_the_order_of_their_ranks() -> None:
     assert list(found.items()) == [("ucb", "1="), ("tsallis", "1="), ("kl-ucb", "2")]
 
 
-def test_noise_that_all_share_is_no_excuse() -> None:
+def test_noise_shared_by_all_policies_does_not_cause_ties() -> None:
     """All meet the same draws: what moves everybody alike does not hide a difference."""
     common = 10 * np.sin(np.arange(SMALL.replicates))
     rows = [
@@ -111,7 +111,7 @@ def test_the_price_is_against_the_same_bandit_without_privacy() -> None:
     assert prices.lines[0][1].endswith(" (1)")
 
 
-def test_who_did_not_play_everywhere_has_no_rank_and_comes_last() -> None:
+def test_policy_missing_an_environment_comes_last_without_rank() -> None:
     found = {
         (one.cell.player, one.cell.world): one
         for one in _results(SMALL, {"ucb": 30, "tsallis": 50, "kl-ucb": 40})
@@ -134,7 +134,7 @@ def test_an_unfinished_world_is_not_counted() -> None:
     assert SMALL.findings([])["standings"] == []
 
 
-def test_everybody_promises_the_same_and_meets_its_parent_and_uniform_play() -> None:
+def test_leaderboard_entries_share_guarantee_and_baselines() -> None:
     plan = Leaderboard.of(
         worlds=("redrawn", "population"), policies=("linucb", "dpe", "elimination")
     )
@@ -154,7 +154,7 @@ def test_everybody_promises_the_same_and_meets_its_parent_and_uniform_play() -> 
     }
 
 
-def test_who_does_not_fit_is_left_out_and_told_why() -> None:
+def test_misfit_policy_is_left_out_with_its_reason() -> None:
     plan = Leaderboard.of(worlds=("quadratic",), policies=("line-search", "two-point"))
     (left,) = plan.left_out
     assert (left.policy, left.trust, left.world) == ("line-search", "local", "quadratic")
@@ -164,7 +164,8 @@ def test_who_does_not_fit_is_left_out_and_told_why() -> None:
     assert plan.findings(fake(plan))["left_out"] == [dataclasses.asdict(left)]
 
 
-def test_every_private_bandit_has_a_world_and_the_worlds_are_wide() -> None:
+def test_leaderboard_environments_cover_all_private_policies() -> None:
+    """The environments also span dimensions, arms, horizons and a wrong link."""
     fitting = [
         [name for name, policy in POLICIES.items() if world.takes(policy)]
         for _, world in WORLDS.items()

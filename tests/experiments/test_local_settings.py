@@ -27,7 +27,7 @@ def test_claims_of_the_paper_name_the_place_that_makes_them() -> None:
 
 
 @pytest.mark.parametrize("place", ["Table 1", "Corollary 4"])
-def test_rates_with_one_bit_say_so(place: str) -> None:
+def test_claims_run_with_one_bit_state_it(place: str) -> None:
     """The paper adds normal noise to one loss; these rows send one bit in its place."""
     found = claims_at(place)
     assert found
@@ -50,7 +50,7 @@ def test_theorem_6_is_judged_of_the_printed_steps() -> None:
         assert all(key.player.policy.endswith("@paper") for key in claim.needs)
 
 
-def test_no_claim_compares_with_what_no_reader_can_see() -> None:
+def test_page_mentions_no_removed_implementation() -> None:
     """Such as an implementation that is gone: the page names what is played alone."""
     text = page().lower()
     assert not any(word in text for word in ("implementation", "earlier version", "previously"))

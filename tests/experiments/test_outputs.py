@@ -181,7 +181,7 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "results.json"]
 
 
-def test_what_is_resumed_or_played_anew_is_where_this_plan_was_played(tmp_path: Path) -> None:
+def test_own_folder_is_that_of_the_same_comparison(tmp_path: Path) -> None:
     """And not in the folder of another run, which is nobody's to replace then."""
     usual, other = tmp_path / "run", dataclasses.replace(SMALL, seed=1)
     _played(usual, 2)
@@ -196,7 +196,7 @@ def _names(path: Path) -> dict[str, bytes]:
     return {str(one.relative_to(path)): one.read_bytes() for one in files}
 
 
-def test_a_run_whose_folder_was_taken_stops_before_it_writes_anything(
+def test_run_stops_before_writing_when_its_folder_was_taken(
     finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows, tables, pictures and parts: the finished run of whoever has taken it stays whole."""
@@ -242,7 +242,7 @@ def _run() -> Run:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_rows_so_far_never_replace_finished_ones_of_the_same_plan(
+def test_partial_rows_never_replace_finished_rows(
     finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
 ) -> None:
     """Two of the same run at once: the one that is behind leaves what the other has finished."""

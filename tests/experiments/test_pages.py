@@ -157,7 +157,7 @@ def test_experiments_of_a_row_draw_its_noise(paper: Path) -> None:
             assert any(kind in kinds for name in entries for kind in drawn(name)), row["printed"]
 
 
-def test_each_row_of_the_main_paper_names_what_its_experiments_play() -> None:
+def test_main_paper_rows_name_what_their_experiments_run() -> None:
     """A name of a function alone could stand beside any experiment."""
     (paper,) = [path for path in PAPERS if path.stem == "generalized_linear"]
     registered = {*POLICIES, *ENVIRONMENTS, *CONTEXTS, *MECHANISMS}
@@ -197,7 +197,7 @@ def test_a_row_that_is_not_shown_yet_names_no_experiment(paper: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_every_experiment_says_what_its_paper_says_and_what_holds(name: str) -> None:
+def test_every_experiment_states_sizes_paper_claim_and_finding(name: str) -> None:
     one = EXPERIMENTS[name]
     for fact in (one.sizes, one.claimed, one.holds):
         assert len(fact) > 30, fact

@@ -85,7 +85,7 @@ def _same(one: list[Result], other: list[Result]) -> None:
         assert (mine.uniform, mine.communication) == (theirs.uniform, theirs.communication)
 
 
-def test_what_was_finished_is_not_played_again(
+def test_resumed_run_repeats_no_finished_chunk(
     played: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive(folder=Folder.at(tmp_path))
@@ -265,7 +265,7 @@ def _named(*groups: tuple[Part, str]) -> tuple[Waiting, dict[Future[Answer], str
     return Waiting.of(tasks), names
 
 
-def test_whoever_is_free_stays_with_what_it_has_compiled() -> None:
+def test_free_worker_prefers_chunks_it_has_compiled() -> None:
     """Then it takes what nobody has compiled, and last what somebody else has."""
     first, second, third, _ = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)]
     again = dataclasses.replace(first, first=3, last=6)
@@ -282,7 +282,7 @@ def test_whoever_is_free_stays_with_what_it_has_compiled() -> None:
     assert [take(others), take(others), take(mine)] == ["c", "a once more", None]
 
 
-def test_code_that_is_in_the_cache_comes_before_code_that_may_still_be_compiled() -> None:
+def test_cached_code_is_scheduled_before_code_to_be_compiled() -> None:
     first, second = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)][:2]
     waiting, names = _named((first, "a"), (second, "b"), (first, "a again"), (second, "b again"))
     for known in (set[Hashable](), set[Hashable]()):
@@ -301,7 +301,7 @@ def test_processes_play_every_group_once(processes: Processes) -> None:
     assert processes._open[-1].cached == {_programs(group) for group in tasks.values()}
 
 
-def test_what_two_plans_want_is_played_once(
+def test_chunk_wanted_by_two_comparisons_runs_once(
     processes: Processes, played: list[Result], tmp_path: Path
 ) -> None:
     """And kept for both before anybody goes on."""
@@ -341,7 +341,7 @@ class _Takes(Executor):
         return future
 
 
-def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
+def test_chunks_with_the_same_arms_run_side_by_side() -> None:
     """A few at a time, in the same replicates, and fewer where there are more to play them."""
     groups = side_by_side(_all_parts())
     assert [len(group) for group in groups] == [4, 4]
@@ -398,7 +398,7 @@ class _Fails:
         return [Finished(run=part, noises={}, alone=None) for part in group]  # type: ignore[arg-type]
 
 
-def test_those_who_do_not_fail_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_chunk_loses_no_other_result_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever does is named."""
     (group, _) = side_by_side(_all_parts())
     fails = _Fails(group[1].cell)
@@ -411,7 +411,7 @@ def test_those_who_do_not_fail_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert fails.asked == [4, 1, 1, 1, 1]
 
 
-def test_a_worker_gives_what_was_played_beside_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_returns_results_beside_a_failed_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     (group, _) = side_by_side(_all_parts())
     monkeypatch.setattr(parts, "play_side_by_side", _Fails(group[1].cell))
     told, world = workers._pack_group(group), pickle.dumps(group[0].environment)
@@ -425,7 +425,7 @@ def test_a_worker_gives_what_was_played_beside_what_failed(monkeypatch: pytest.M
         next(arriving)
 
 
-def test_what_arrives_is_kept_whichever_plan_waits(
+def test_arriving_chunks_are_stored_for_every_comparison(
     processes: Processes, played: list[Result], tmp_path: Path
 ) -> None:
     """Whoever is stopped while the first plan is shown keeps what was finished of the second."""
@@ -444,7 +444,9 @@ def test_what_arrives_is_kept_whichever_plan_waits(
     assert [len(one.runs) for one in works] == [8, 8]
 
 
-def test_a_plan_hears_of_its_own_parts_alone(processes: Processes, tmp_path: Path) -> None:
+def test_comparison_sees_progress_of_its_own_chunks_alone(
+    processes: Processes, tmp_path: Path
+) -> None:
     later = dataclasses.replace(TINY, seed=5, epsilons=(2.0,))
     works = [Work.of(plan, ticks=4, width=3) for plan in (TINY, later)]
     hand_out(works, processes)
@@ -479,7 +481,7 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins(
         future.result(timeout=10)
 
 
-def test_who_is_closed_gives_nobody_anything_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_processes_submit_no_further_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds may be large, and many groups may be left at an interrupt."""
     monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
     takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
@@ -494,7 +496,7 @@ def test_who_is_closed_gives_nobody_anything_more(monkeypatch: pytest.MonkeyPatc
         processes._send_group(takes, [one], b"")
 
 
-def test_whoever_waits_for_closed_processes_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_on_closed_processes_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
     processes = Processes(executors=[_Takes(instant=False)], prepare=os.getpid)
     results = compare(TINY, ticks=4, width=3, workers=processes)
@@ -543,7 +545,7 @@ def _twins(tmp_path: Path) -> list[Work]:
     ]
 
 
-def test_what_one_plan_has_found_another_need_not_play(tmp_path: Path) -> None:
+def test_chunk_stored_by_one_comparison_serves_another(tmp_path: Path) -> None:
     first, _ = _twins(tmp_path)
     hand_out([first], _Fulfils())
     list(first.results(_quiet))
@@ -554,7 +556,7 @@ def test_what_one_plan_has_found_another_need_not_play(tmp_path: Path) -> None:
     assert len(list((tmp_path / "second").glob("*.npz"))) == 4
 
 
-def test_a_folder_that_cannot_be_written_costs_no_other_plan_its_part(
+def test_unwritable_folder_costs_other_comparisons_no_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = _twins(tmp_path)
@@ -574,7 +576,7 @@ def test_a_folder_that_cannot_be_written_costs_no_other_plan_its_part(
         list(works[1].results(_quiet))
 
 
-def test_both_of_two_plans_hear_of_a_part_that_both_want(tmp_path: Path) -> None:
+def test_shared_chunk_is_reported_to_both_comparisons(tmp_path: Path) -> None:
     works = _twins(tmp_path)
     hand_out(works, _Fulfils())
     assert works[0].arriving is not None
@@ -628,7 +630,7 @@ def test_a_missing_dask_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "address", ["blah", "", "http://127.0.0.1:1", "tls://127.0.0.1:1", "tcp://127.0.0.1:1"]
 )
-def test_a_scheduler_that_is_none_is_one_error_and_nothing_is_left_open(
+def test_unreachable_scheduler_raises_error_and_closes_client(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import distributed
@@ -684,7 +686,7 @@ def _numbers(out: Path) -> pl.DataFrame:
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_path: Path) -> None:
+def test_repeatedly_killed_run_ends_with_the_same_numbers(tmp_path: Path) -> None:
     """Kill -9 at twenty random moments of a run; each of them leaves what can be continued."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     began = time.monotonic()

@@ -66,7 +66,7 @@ def shifted(gain: float) -> Advice:
     return Advice(planning=SMALL, played=made)
 
 
-def test_everyone_who_matters_plays() -> None:
+def test_plan_runs_policy_and_its_baselines() -> None:
     labels = [cell.label() for cell in SMALL.cells(400)]
     assert labels == [
         "uniform",
@@ -111,7 +111,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(wrong: dict[str, Any], wo
     assert "\n" not in str(found.value)
 
 
-def test_greedy_play_in_private_is_planned_beside_its_own_yardsticks() -> None:
+def test_private_greedy_is_planned_with_its_own_baselines() -> None:
     asked = dataclasses.replace(SMALL, policy="greedy", trusts=("joint",))
     labels = [cell.label() for cell in asked.cells(400)]
     assert labels[-1] == "greedy joint ε=8"
@@ -122,13 +122,13 @@ def test_greedy_play_in_private_is_planned_beside_its_own_yardsticks() -> None:
     ("orders", "said"),
     [("permutation", "in the order of users, so"), ("bootstrap", "in who is drawn, and in which")],
 )
-def test_it_is_said_in_what_worlds_of_people_differ(orders: str, said: str) -> None:
+def test_plan_states_how_data_environments_differ(orders: str, said: str) -> None:
     people: dict[str, Any] = {"age": [20.0, 70.0] * 30, "plan": ["basic", "gold"] * 30}
     world = from_supervised(people, "plan=basic|gold", features="age=18:90", orders=orders)
     assert said in Planning(data=world).assumed()
 
 
-def test_worlds_of_logs_are_draws_and_no_orders_that_could_be_asked_for() -> None:
+def test_plan_on_logs_describes_draws_without_orders() -> None:
     logs: dict[str, Any] = {
         "age": [20.0, 70.0] * 99,
         "did": ["basic", "gold"] * 99,
@@ -141,7 +141,7 @@ def test_worlds_of_logs_are_draws_and_no_orders_that_could_be_asked_for() -> Non
     assert "--orders" not in said
 
 
-def test_data_of_few_users_say_what_can_be_done() -> None:
+def test_plan_on_few_users_names_a_remedy() -> None:
     """Of logs there are no orders to ask for."""
     logs: dict[str, Any] = {
         "age": [20.0, 70.0] * 30,
@@ -208,7 +208,7 @@ def test_numbers_that_were_left_out_are_said() -> None:
     assert sentence.endswith("Left out for lack of time: own-models local ε=8.")
 
 
-def test_what_is_sent_is_what_a_device_sends() -> None:
+def test_planned_message_sizes_match_a_deployed_device() -> None:
     (row,) = Advice(planning=SMALL, played=played()).private
     task = kerchief.deploy(
         policy="best", problem=SMALL.problem(400), guarantee=row.cell.guarantee
@@ -228,7 +228,7 @@ def test_settings_deploy_what_was_planned(tmp_path: Path) -> None:
     assert kerchief.planned(file)["problem"] == SMALL.problem(400)
 
 
-def test_settings_of_a_bandit_that_is_not_deployed_do_not_say_that_it_is(
+def test_settings_do_not_claim_to_deploy_undeployable_policy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as a paper's own version: it can be planned, and `Bandit` refuses it."""
@@ -277,7 +277,7 @@ EDITED = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), EDITED)
-def test_all_that_both_halves_say_is_compared_by_both_readers(
+def test_both_readers_compare_every_value_stated_twice(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
@@ -295,9 +295,7 @@ _TOLD_TWICE = ("policy", "mode", "trust", "curator", "epsilon", "delta", "horizo
 
 
 @pytest.mark.parametrize("line", [*_TOLD_TWICE, "env"])
-def test_a_line_that_is_missing_among_the_options_is_refused_by_both_readers(
-    line: str, tmp_path: Path
-) -> None:
+def test_both_readers_reject_settings_with_missing_option(line: str, tmp_path: Path) -> None:
     """`compare` would play a default in its place, and `planned` deploy something else."""
     options, halved, table = settings(shifted(0.05)).partition("[bandit]")
     _refused_by_both(_without(line, options) + halved + table, line, "among the options", tmp_path)
@@ -309,9 +307,7 @@ _TABLE = ("policy", "mode", "mechanism", "dim", "arms", "norm", "radius", "low",
 @pytest.mark.parametrize(
     "line", [*_TABLE, "constant", "link", "own", "epsilon", "delta", "trust", r"\[bandit.problem\]"]
 )
-def test_a_line_that_is_missing_in_the_table_is_refused_by_both_readers(
-    line: str, tmp_path: Path
-) -> None:
+def test_both_readers_reject_settings_with_missing_table_line(line: str, tmp_path: Path) -> None:
     """Even one that has a default: without `own` all arms would share one model."""
     options, halved, table = settings(shifted(0.05)).partition("[bandit]")
     _refused_by_both(options + halved + _without(line, table), "", "table", tmp_path)
@@ -384,7 +380,7 @@ def test_a_bound_that_only_the_table_has_may_be_put_there(tmp_path: Path) -> Non
         ("label =", 'rewards = ["a,b", "c", "d"]', r"arms is 4 \(by what they declare\)"),
     ],
 )
-def test_options_of_data_declare_what_the_table_says(
+def test_data_options_must_match_the_bandit_table(
     line: str, other: str, said: str, tmp_path: Path
 ) -> None:
     options, halved, table = settings(shifted(0.05)).partition("[bandit]")
@@ -452,7 +448,7 @@ def test_what_was_finished_is_kept_when_more_of_it_is_too_slow() -> None:
     assert not made.left
 
 
-def test_fewer_users_are_simulated_where_nothing_private_would_be_finished() -> None:
+def test_plan_cuts_users_when_no_private_run_would_finish() -> None:
     share, _ = attempt(lambda part: part.cell.asked is not None)
     assert share is not None
     assert 0 < share <= 0.5
@@ -469,7 +465,7 @@ def test_what_is_too_slow_is_left_out_and_named(label: str) -> None:
     assert advice.to_dict()["verdict"] == advice.verdict
 
 
-def test_plans_come_true_in_worlds_that_they_have_not_seen() -> None:
+def test_plan_intervals_cover_unseen_environments() -> None:
     found = coverage(SMALL, width=6, plans=4, unseen=4, seed=1)
     for cell, held in found.items():
         assert min(held.reward, held.regret) >= 0.8, cell.label()

@@ -59,7 +59,7 @@ def page() -> _Page:
     return _Page(render(PLAN, fake(PLAN), b"png"))
 
 
-def test_the_page_says_what_it_is(page: _Page) -> None:
+def test_report_page_has_title_language_and_main_section(page: _Page) -> None:
     (root,), (title,), (heading,) = page.all("html"), page.all("title"), page.all("h1")
     assert root.attributes["lang"] == "en"
     assert title.text == heading.text == PLAN.title
@@ -81,7 +81,7 @@ def test_the_command_can_be_copied_and_no_flag_is_broken(page: _Page) -> None:
     assert [one.text for one in page.all("span")] == PLAN.command().split(" ")
 
 
-def test_a_phone_shows_regret_and_its_tail_and_says_what_is_left_out(page: _Page) -> None:
+def test_phone_layout_shows_regret_and_names_hidden_columns(page: _Page) -> None:
     headings = [one for one in page.all("th") if one.attributes["scope"] == "col"]
     hidden = {one.text for one in headings if one.attributes.get("class") == "minor"}
     assert hidden == {"δ", "spent ε, δ", "% uniform", "µs"}
@@ -89,7 +89,7 @@ def test_a_phone_shows_regret_and_its_tail_and_says_what_is_left_out(page: _Page
     assert any("leaves out δ; spent ε, δ; % uniform; µs." in one.text for one in page.all("p"))
 
 
-def test_only_what_is_wide_scrolls_and_no_name_is_broken_into_letters(page: _Page) -> None:
+def test_only_wide_elements_scroll_and_names_do_not_break(page: _Page) -> None:
     (style,) = page.all("style")
     breaking = re.findall(r"([^{}]*)\{[^{}]*overflow-wrap: anywhere", style.text)
     assert [one.strip() for one in breaking] == ["pre"]
@@ -128,7 +128,7 @@ def test_promises_that_differ_in_epsilon_are_one_sentence() -> None:
     )
 
 
-def test_a_run_that_was_cut_short_lists_the_promises_that_were_played() -> None:
+def test_partial_report_lists_only_guarantees_that_were_run() -> None:
     finished = fake(PLAN)
     played = [row for row in finished if str(row.cell.guarantee.trust) in ("none", "local")]
     headings = [one.text for one in _Page(render(PLAN, played, b"")).all("h3")]

@@ -55,7 +55,7 @@ def test_a_setting_makes_three_promises(one: Player, wire: float, model: float) 
         assert 0.97 * model <= views[view].epsilon <= model
 
 
-def test_the_table_promises_more_than_is_true_of_one_corollary_and_less_of_the_other() -> None:
+def test_paper_table_understates_privacy_of_7_and_overstates_8() -> None:
     """Joint epsilons: of corollary 7, ε₀^(3/2)/T^(1/4); of corollary 8, at most 1/(27 T^(1/4))."""
     first, second = (sums(one).views(DELTA)["published model"].epsilon for one in COROLLARIES)
     assert first < HORIZON**-0.25
@@ -80,7 +80,7 @@ def test_largest_epsilon_of_corollary_8_has_another_rate(rounds: int) -> None:
     assert first_term(rounds) == pytest.approx(printed)
 
 
-def test_a_claim_about_what_is_told_can_fail() -> None:
+def test_claim_about_spent_budget_can_fail() -> None:
     class Row:
         spent = (0.5, DELTA)
 

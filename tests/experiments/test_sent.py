@@ -51,7 +51,7 @@ def test_side_by_side_they_come_last(phased: list[Result]) -> None:
     assert len(side_by_side(PLAIN, fake(PLAIN)).headings) == 3
 
 
-def test_the_long_form_has_both_and_null_elsewhere(phased: list[Result]) -> None:
+def test_long_form_has_both_sent_columns_or_null(phased: list[Result]) -> None:
     table = pl.read_parquet(io.BytesIO(parquet(PLAN, phased)))
     assert table["bits_sent"].unique(maintain_order=True).to_list() == [
         700.0 * place for place in range(len(phased))

@@ -84,7 +84,7 @@ def test_the_numbers_that_bandits_read_are_fresh() -> None:
 
 
 @pytest.mark.parametrize("name", list(SEARCHES))
-def test_the_code_plays_what_was_found(name: str) -> None:
+def test_tuned_defaults_match_recorded_search(name: str) -> None:
     assert SEARCHES[name].complaints() == []
     outcome = SEARCHES[name].outcome
     assert outcome is not None
@@ -101,7 +101,7 @@ def test_the_code_plays_what_was_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(SEARCHES))
-def test_the_page_says_what_was_found(name: str) -> None:
+def test_tuning_page_matches_recorded_search(name: str) -> None:
     outcome, page = SEARCHES[name].outcome, (ROOT / "docs" / "tuning.md").read_text("utf-8")
     assert outcome is not None
     numbers, best = (
@@ -123,7 +123,7 @@ def test_bandits_have_no_other_source_of_these_numbers(
     assert len(SEARCHES[name].complaints()) == 2
 
 
-def test_nothing_that_is_reported_is_of_a_seed_that_was_tuned_on() -> None:
+def test_reported_results_use_no_tuning_seed() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*")]
     pages += [*ROOT.glob("src/**/*.md"), *ROOT.glob("src/kerchief/experiments/catalogue/*.py")]
     texts = [one.read_text("utf-8") for one in pages if one.is_file() and one.stem != "tuning"]
@@ -171,7 +171,7 @@ def test_rungs_keep_the_best_and_the_incumbent(monkeypatch: pytest.MonkeyPatch) 
     assert outcome.runner_up.numbers == {"width": 0.5}
 
 
-def test_what_was_luck_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lucky_candidate_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     lucky = played(lambda width, seed: 10.0 if (width, seed) == (2.0, 11_000) else 20.0)
     outcome = found(monkeypatch, lucky)
     assert outcome.best == {"width": 2.0}
@@ -215,7 +215,7 @@ def test_a_candidate_with_a_heavier_tail_is_passed_over(monkeypatch: pytest.Monk
     assert outcome.best == outcome.chosen == {"width": 2.0}
 
 
-def test_one_whose_tail_shows_at_the_end_is_not_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidate_with_late_heavy_tail_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     often = dataclasses.replace(SMALL.budget, confirm=200)
     search = dataclasses.replace(SMALL, budget=often)
     outcome = found(monkeypatch, heavy(2.0, seed=12_000), search)
@@ -235,7 +235,7 @@ def test_an_incumbent_that_is_held_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     assert outcome.verdict().endswith("and held: figures of it are reported")
 
 
-def test_played_for_real_it_goes_on_where_it_was_and_is_the_same(
+def test_resumed_search_gives_the_same_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = dataclasses.replace(SMALL.worlds[0], trusts=("local",))
@@ -332,7 +332,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(changes: Any, message: str
         ({"space": {"width": [1.0, 1e10]}}, "width is 10000000000.0; it must lie in"),
     ],
 )
-def test_numbers_that_no_bandit_takes_are_refused_before_anything_is_played(
+def test_parameters_no_policy_takes_are_rejected_before_any_run(
     changes: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Part, "play", lambda *_: pytest.fail("played"))

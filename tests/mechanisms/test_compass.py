@@ -351,7 +351,7 @@ def test_any_length_and_epsilon(dim: int, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 3])
-def test_without_a_direction_it_is_nothing_on_average(dim: int) -> None:
+def test_zero_statistic_gives_zero_mean_report(dim: int) -> None:
     noise = made(4.0, dim)
     vector = np.zeros(noise.query.size)
     expect_mean(simulated(noise, vector), vector)
@@ -388,7 +388,9 @@ def test_far_statistics_count_as_the_edge() -> None:
 
 @pytest.mark.parametrize(("share", "weight"), [*TOLD, (0.0, 0.5), (0.0, 0.0)])
 @pytest.mark.parametrize("dim", [2, 5])
-def test_both_kinds_see_what_was_told(share: float, weight: float, dim: int) -> None:
+def test_simulated_and_exact_decode_the_same_statistic(
+    share: float, weight: float, dim: int
+) -> None:
     noise = made(1.0, dim, norm=2.0, most=3.0)
     vector = statistic(noise.query, share, weight)
     stream = Stream.of(seed=1, replicate=0).at(4, round=1)
@@ -410,7 +412,7 @@ def test_without_noise_it_is_the_statistic() -> None:
 # What is chosen, and what is refused.
 
 
-def test_more_epsilon_is_less_noise_and_more_candidates_are_worth_it() -> None:
+def test_compass_noise_falls_with_epsilon_and_more_candidates() -> None:
     stds = [float(made(epsilon, 5).std) for epsilon in EPSILONS]
     assert stds == sorted(stds, reverse=True)
     noise = made(10.0, 5)
@@ -426,7 +428,7 @@ def test_it_beats_noise_on_every_number() -> None:
     assert float(made(1.0, 5).std) < float(ball.std)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_compass_is_rejected() -> None:
     with pytest.raises(InvalidValue, match=r"epsilon is 0\.0"):
         made(0.0)
     with pytest.raises(InvalidValue, match="the query is a str; it must be Surprises"):

@@ -171,7 +171,7 @@ class TestAlgebra:
         noise = make(kind, horizon)
         assert np.abs(streamed(noise) - mixing(noise)).max() < 1e-12
 
-    def test_prefixes_of_the_tree_share_the_noise_of_their_common_blocks(self) -> None:
+    def test_tree_prefixes_share_the_noise_of_common_blocks(self) -> None:
         # A block drawn twice would leave something behind besides the newest block.
         rows = streamed(make(Tree, 37))
         for count in range(1, 38):

@@ -194,7 +194,7 @@ class TestGroups:
         for grouped, single in zip(run(groups), run([1] * 40), strict=True):
             assert (grouped == single).all()
 
-    def test_noise_beyond_the_proof_is_refused_wherever_it_is_in_a_group(self) -> None:
+    def test_noise_beyond_proof_is_rejected_at_any_place_of_a_group(self) -> None:
         factor, far = SqrtToeplitz(horizon=3), 41.0
         for place in range(3):
             given = far * np.eye(3)[place][:, None]
@@ -203,7 +203,7 @@ class TestGroups:
             with pytest.raises(CapacityExceeded, match="40 deviations"):
                 noise.steps(noise.open(1), 0, None, 3)
 
-    def test_a_sum_that_comes_back_is_refused_all_the_same(self) -> None:
+    def test_extreme_noise_is_rejected_even_if_the_sum_returns(self) -> None:
         given = np.array([[30.0], [30.0], [30.0], [-80.0]])
         seed = Dealt(scale=1, reach=1.0, given=given)
         noise = ExactContinualNoise(factor=BLT(horizon=4, buffers=2), seeds=(seed,))
@@ -211,7 +211,7 @@ class TestGroups:
         with pytest.raises(CapacityExceeded, match="40 deviations"):
             noise.steps(noise.open(1), 0, None, 4)
 
-    def test_no_group_goes_beyond_what_was_paid_for(self) -> None:
+    def test_group_beyond_paid_places_is_rejected(self) -> None:
         noise = made(dimension=2)
         with pytest.raises(CapacityExceeded, match=f"place {HORIZON + 1} "):
             noise.steps(noise.open(2), HORIZON - 2, None, 3)
@@ -334,7 +334,7 @@ class TestSensitivity:
         root = mixing(SqrtToeplitz(horizon=horizon))
         assert np.linalg.norm(np.linalg.inv(root), 2) <= math.sqrt(2) * (1 + 1e-12)
 
-    def test_the_mixture_of_the_root_is_within_its_error_of_the_exact_one(self) -> None:
+    def test_root_mixture_is_within_its_error_of_the_exact_mixture(self) -> None:
         horizon, rng = 400, np.random.default_rng(2)
         factor = SqrtToeplitz(horizon=horizon)
         replay, seeds = Replay(scripted(factor, scale=2**30, reach=1.0), 1), list[int]()
@@ -430,7 +430,7 @@ class TestCost:
 
     @pytest.mark.parametrize("horizon", [1, 12, SqrtToeplitz.longest])
     @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
-    def test_the_root_costs_no_more_either(self, horizon: int, epsilon: float) -> None:
+    def test_root_event_costs_no_more_than_the_gaussian(self, horizon: int, epsilon: float) -> None:
         multiplier = gaussian_noise_multiplier(epsilon, 1e-5)
         noise = ExactContinualNoise.matching(
             SqrtToeplitz(horizon=horizon),
@@ -466,7 +466,9 @@ class TestCost:
 
     @each
     @pytest.mark.parametrize("reach", [20.0, 3.0])
-    def test_two_places_counted_out(self, kind: Any, reach: float) -> None:
+    def test_two_place_transcripts_match_the_event_by_enumeration(
+        self, kind: Any, reach: float
+    ) -> None:
         """Every transcript of an adaptive stream of two, with its chance in both worlds."""
         noise: Any = scripted(kind(horizon=2), scale=20, reach=reach)
         released = np.mgrid[-250:251, -250:251].reshape(2, -1).astype(np.float64)
@@ -488,7 +490,7 @@ class TestCost:
         if reach == 20.0:
             assert any(over)
 
-    def test_shifts_that_depend_on_the_past_cost_what_a_fixed_one_costs(self) -> None:
+    def test_adaptive_shifts_cost_the_same_as_a_fixed_shift(self) -> None:
         """Section 3 of the note: with squares that add up to one number the loss is normal."""
         rng, size = np.random.default_rng(11), 50_000
         score, left = np.zeros(size), np.full(size, 4.0)
@@ -541,7 +543,7 @@ class TestUse:
                 widest = fit(BLT.longest, 2).column_norm * multiplier * sensitivity
                 assert widest / step < MAX_SCALE
 
-    def test_what_it_refuses(self) -> None:
+    def test_exact_continual_noise_rejects_invalid_use(self) -> None:
         noise = made(dimension=2)
         with pytest.raises(CapacityExceeded, match="place 13"):
             noise.step(noise.open(2), HORIZON, None)

@@ -62,7 +62,7 @@ def test_blocks_are_drawn_once() -> None:
         assert fits_deviation(block, made().std)
 
 
-def test_what_the_stream_tells_is_what_it_costs() -> None:
+def test_tree_stream_precision_matches_its_cost() -> None:
     tree, noise = made(), drawn(made())
     low, high = precision_range(noise, np.ones(HORIZON))
     # The first user is in one block of each of three sizes.
@@ -115,7 +115,7 @@ def test_without_a_source_it_draws_from_the_operating_system() -> None:
     assert (first != second).any()
 
 
-def test_what_it_refuses() -> None:
+def test_exact_tree_rejects_invalid_use() -> None:
     tree = made(dimension=2)
     with pytest.raises(CapacityExceeded, match="place 8"):
         tree.step(tree.open(2), HORIZON, None)

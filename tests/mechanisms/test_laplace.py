@@ -96,7 +96,7 @@ def test_hostile_numbers_do_no_harm(value: float) -> None:
     assert np.isfinite(report).all()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_laplace_is_rejected() -> None:
     with pytest.raises(InvalidValue, match="epsilon"):
         made(0.0)
     with pytest.raises(InvalidValue, match="taxicab"):

@@ -47,7 +47,7 @@ def chance(noise: ExactOneBit, value: float) -> float:
 
 
 @pytest.mark.parametrize("value", [-0.25, 0.1, 0.5, 1.25])
-def test_the_simulated_report_is_right_on_average_and_as_wide_as_stated(value: float) -> None:
+def test_simulated_report_is_unbiased_with_stated_deviation(value: float) -> None:
     noise = made()
     reports = simulated(noise, value)
     assert set(np.unique(reports)) <= set(noise.reports)

@@ -123,7 +123,7 @@ def test_the_price_is_read_off_the_noise() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0, 10.0, 25.0])
-def test_the_list_keeps_epsilon_and_is_within_a_hundredth_of_the_best(epsilon: float) -> None:
+def test_shortlist_keeps_epsilon_and_is_within_1_percent_of_best(epsilon: float) -> None:
     noise = made(Shortlist, epsilon)
     p, k, n = float(noise.chance), noise.listed, noise.candidates
     assert math.log((p / k) / ((1 - p) / (n - k))) <= epsilon
@@ -240,7 +240,7 @@ def test_without_noise_it_is_the_statistic() -> None:
         assert quiet.event() == NonPrivate()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_privunit_is_rejected() -> None:
     with pytest.raises(InvalidValue, match="radius"):
         PrivUnitG.of(epsilon=1.0, center=0.0, radius=0.0, size=3)
     with pytest.raises(InvalidValue, match="epsilon"):

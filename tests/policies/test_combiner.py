@@ -102,7 +102,7 @@ def test_the_index_changes_only_when_it_is_posted() -> None:
     assert set(changes) <= set(posted)
 
 
-def test_all_learners_learn_from_every_report_and_only_one_does_as_printed() -> None:
+def test_all_learners_update_and_only_one_in_the_printed_version() -> None:
     policy = Combiner.of(PROBLEM)
     printed = PrintedCombiner.promised(PROBLEM, 1.0, 0.1)
     copies: Any = printed.learners
@@ -166,7 +166,7 @@ def test_as_printed_the_only_possible_guess_is_never_followed(epsilon: float) ->
             assert constants.offsets[0] - min(constants.offsets) > 2
 
 
-def test_as_printed_nobody_else_is_followed_at_usable_horizons() -> None:
+def test_printed_combiner_follows_one_learner_at_usable_horizons() -> None:
     """At T = 20000 and ε ≤ 1 one offset is more than 2 below all others: play agrees."""
     for epsilon in (0.2, 1.0):
         first, second = sorted(printed_constants(20000, 5, epsilon).offsets)[:2]

@@ -125,7 +125,7 @@ def test_arms_are_drawn_by_weight() -> None:
     assert (np.abs(shares - weights) < 5 * np.sqrt(weights * (1 - weights) / many)).all()
 
 
-def test_ucb_plays_each_arm_once_and_then_the_least_optimistic_loss() -> None:
+def test_ucb_plays_each_arm_once_then_the_least_optimistic_loss() -> None:
     policy = UCB.of(GAME, mode="theory", channel=NORMAL)
     assert int(policy.propose(counts([1, 0, 1], [0, 0, 0]), jnp.int32(2), AT)) == 1
     # Widths √(4·4·ln 100/n): 8.58, 4.29, 2.71; so the first wins although its mean is greater.
@@ -158,7 +158,7 @@ def test_kl_ucb_plays_by_the_divergence_of_bits() -> None:
     assert int(policy.propose(counts([3, 3, 0], [0, 0, 0]), jnp.int32(6), AT)) == 2
 
 
-def test_elimination_drops_what_is_clearly_worse_and_nothing_else() -> None:
+def test_elimination_drops_only_clearly_worse_arms() -> None:
     policy = SuccessiveElimination.of(GAME, mode="theory", channel=CLEAR)
     n, union = 200.0, 4 * 3 * 1000 / 3
     width = 0.5 * math.sqrt(2 * math.log(union * n**2) / n)
@@ -232,7 +232,7 @@ def test_a_bit_is_a_number_in_the_unit_interval() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ["tsallis", "kl-ucb"])
-def test_what_needs_bounds_refuses_reports_without(name: str, mode: Any) -> None:
+def test_bounded_policy_rejects_unbounded_reports(name: str, mode: Any) -> None:
     made(name, GAME, mode, BIT)
     with pytest.raises(InvalidValue, match="one-bit"):
         made(name, GAME, mode, NORMAL)

@@ -79,7 +79,9 @@ class Reference:
     ("mode", "ridge", "scale"),
     [pytest.param("theory", 10.0, 1.0, marks=pytest.mark.nightly), ("tuned", 3.0, 0.2)],
 )
-def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode, ridge: float, scale: float) -> None:
+def test_ecolog_matches_reference_of_the_paper(
+    turns: Turns, mode: Mode, ridge: float, scale: float
+) -> None:
     policy = ECOLog.of(LOGISTIC.problem(60), mode=mode)
     # A ball smaller than the truth, so that its edge is reached.
     policy = dataclasses.replace(policy, radius=0.25)
@@ -127,7 +129,7 @@ def test_other_links_are_refused(link: str) -> None:
 
 
 @pytest.mark.nightly
-def test_it_beats_uniform_play_by_far(played: Played) -> None:
+def test_ecolog_has_far_less_regret_than_uniform(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("ecolog", "uniform")]
     assert lost[0] < 0.2 * lost[1]

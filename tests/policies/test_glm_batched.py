@@ -98,7 +98,7 @@ def test_a_batch_that_is_gone_does_not_set_the_bar() -> None:
     assert survivors(narrow, shown).tolist() == [True, False, False]
 
 
-def test_a_batch_has_the_growth_of_the_total_and_the_noise_of_its_own() -> None:
+def test_batch_holds_growth_of_the_total_and_its_own_noise() -> None:
     bandit = policy()
     state = begun(bandit, noisy=True)
     state, _ = told(bandit, state, total(4.0, 2.0), 3.0, [0.5, 0.0], 0.1)
@@ -167,7 +167,7 @@ def test_before_the_first_fit_every_arm_weighs_the_same() -> None:
     np.testing.assert_allclose(bandit._weights(posted, x), 1.0)
 
 
-def test_survivors_are_drawn_by_design_and_the_last_users_take_the_best() -> None:
+def test_survivors_follow_the_design_and_last_users_get_the_best() -> None:
     bandit, shown = policy(), arms((1.0, 0.0), (0.0, 1.0), (0.9, 0.1), (-1.0, 0.0))
     loose = model(width=jnp.array([0.9, 1.0, 1.0], jnp.float32))
     act = jax.jit(jax.vmap(lambda i: bandit.act(loose, shown, clock(50), stream(i))))
@@ -180,7 +180,7 @@ def test_survivors_are_drawn_by_design_and_the_last_users_take_the_best() -> Non
     assert int(bandit.act(loose, shown, clock(100), stream(0))) == 1
 
 
-def test_a_learned_design_plays_what_the_last_matrix_knows_least() -> None:
+def test_learned_design_plays_least_known_direction_of_last_gram() -> None:
     """One for all users, as the arms of one user say nothing of what others bring."""
     shown = arms((1.0, 0.0), (0.0, 0.9), (0.9, 0.1), (-1.0, 0.0))
     # In the last matrix the second direction is known a hundred times worse.
@@ -198,7 +198,7 @@ def test_a_learned_design_plays_what_the_last_matrix_knows_least() -> None:
     np.testing.assert_array_equal(played(policy(learned=1.0), fresh), played(policy(), fresh))
 
 
-def test_what_is_not_offered_does_not_drown_a_learned_design() -> None:
+def test_learned_design_ignores_masked_arms() -> None:
     shown = arms((1e-18, 0.0), (0.0, 1e-18), (1.0, 0.0), (-1.0, 0.0))
     shown = dataclasses.replace(shown, allowed=jnp.array([False, True, False, False]))
     loose = model(width=jnp.array([9.0, 9.0, 9.0], jnp.float32))
@@ -210,7 +210,7 @@ def stream(replicate: Any) -> Stream:
     return Stream.of(seed=1, replicate=replicate).at(POLICY)
 
 
-def test_both_are_due_when_a_batch_ends() -> None:
+def test_curvature_and_fit_are_due_when_a_batch_ends() -> None:
     bandit = policy()
     state = begun(bandit)
     for round, ends in ((8, False), (9, True), (10, False), (99, True)):
@@ -246,7 +246,7 @@ def test_the_radius_by_hand() -> None:
     assert left == pytest.approx(curve * gamma + math.sqrt(curve * 7))
 
 
-def test_what_descent_leaves_by_hand() -> None:
+def test_excess_of_descent_matches_hand_computation() -> None:
     tail = math.sqrt(2 * (5 + math.log(16)))
     planned = math.sqrt(50**2 + 2 * 9)
     longest = 50 + 8 + 3 * (math.sqrt(2) + tail)
@@ -309,7 +309,7 @@ def test_the_first_set_is_wider_by_what_its_weights_do_not_know() -> None:
     assert first / second == pytest.approx(math.e, rel=1e-5)
 
 
-def test_modes_differ_in_widths_and_minimizers_not_in_what_is_protected() -> None:
+def test_modes_change_the_minimizer_but_not_protected_batches() -> None:
     tuned, theory = (POLICIES["glm-batched"].build(FACTS, mode) for mode in ("tuned", "theory"))
     for one in (tuned, theory):
         assert {query.batches for query in one.queries.values()} == {(100, 250, 625)}
@@ -367,7 +367,7 @@ def play(trust: str, *, name: str = "glm-batched", epsilon: float = 4.0) -> Run:
 
 
 @pytest.mark.nightly
-def test_what_it_loses_with_and_without_privacy() -> None:
+def test_glm_batched_regret_stays_low_with_and_without_privacy() -> None:
     """Means of 16 replicates, fixed seed; uniform play loses 1250 here."""
     plain, private = play("none"), play("shuffle")
     assert 0.98 * 4 <= private.spent.epsilon <= 4.0

@@ -37,7 +37,7 @@ def fitted(x: Floats, y: Floats, ridge: float) -> Floats:
 
 
 @pytest.mark.parametrize("mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)])
-def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
+def test_glm_ucb_matches_reference_of_the_paper(turns: Turns, mode: Mode) -> None:
     policy = GLMUCB.of(LOGISTIC.problem(200), mode=mode)
     v = then = 3 * np.eye(3)
     estimate, xs, ys = np.zeros(3), list[Floats](), list[float]()
@@ -82,7 +82,7 @@ def test_a_fit_is_remembered_with_its_own_matrix() -> None:
 
 
 @pytest.mark.nightly
-def test_it_beats_uniform_play_with_few_fits_and_never_stops_refitting(played: Played) -> None:
+def test_glm_ucb_beats_uniform_with_few_fits_that_never_stop(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     short, long, uniform = (
         played(name, world, horizon)

@@ -65,7 +65,7 @@ class Reference:
 
 
 @pytest.mark.parametrize("mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)])
-def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
+def test_gloc_matches_reference_of_the_paper(turns: Turns, mode: Mode) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
     policy = GLOC.of(world.problem(250), mode=mode)
     plain, edge = Reference(3, 1.5), 0
@@ -86,7 +86,7 @@ def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
     assert 5 < edge < 245
 
 
-def test_the_projection_is_one_in_the_metric() -> None:
+def test_projection_is_nearest_in_the_metric() -> None:
     rng, found_by = np.random.default_rng(0), jax.jit(nearest)
     for _ in range(40):
         raw = rng.normal(size=(4, 4))
@@ -96,7 +96,7 @@ def test_the_projection_is_one_in_the_metric() -> None:
         np.testing.assert_allclose(found, projected(v, point, 1.5), atol=1e-6)
 
 
-def test_scaling_is_not_that_projection() -> None:
+def test_projection_in_the_metric_beats_scaling() -> None:
     v, point = np.diag([1.0, 100.0]), np.array([3.0, 1.0])
     found = np.asarray(nearest(jnp.asarray(v), jnp.asarray(v @ point), 1.5))
     scaled = point * 1.5 / np.linalg.norm(point)
@@ -137,7 +137,7 @@ def test_the_constants_are_public_bounds() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_it_beats_uniform_play_by_far(played: Played, link: str) -> None:
+def test_gloc_has_far_less_regret_than_uniform(played: Played, link: str) -> None:
     world = make_environment(link=link, dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("gloc", "uniform")]
     assert lost[0] < 0.2 * lost[1]

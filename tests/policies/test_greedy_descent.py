@@ -94,7 +94,7 @@ def test_a_step_pays_for_the_noise() -> None:
 
 
 @pytest.mark.parametrize("link", list(LINKS))
-def test_the_mean_report_vanishes_at_the_truth_and_else_points_to_it(link: str) -> None:
+def test_mean_report_vanishes_at_truth_and_else_points_to_it(link: str) -> None:
     """Whatever the instrument is: exact sums over both rewards, so no error but rounding."""
     rng = np.random.default_rng(0)
     low, high = link_named(link).rewards(-1.5, 1.5)
@@ -231,7 +231,7 @@ def _regret(policy: Policy, world: Environment, promise: Guarantee, horizon: int
 @pytest.mark.parametrize(
     ("link", "trust"), [("logistic", "local"), ("probit", "none"), ("linear", "local")]
 )
-def test_it_learns(link: str, trust: str) -> None:
+def test_greedy_descent_has_less_regret_than_uniform(link: str, trust: str) -> None:
     world = make_environment(link=link, dim=2, arms=10, radius=1.5)
     promise = Guarantee(epsilon=10.0, delta=1e-5, trust=Trust(trust))
     if trust == "none":

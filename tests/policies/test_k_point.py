@@ -102,7 +102,7 @@ def test_the_number_of_questions_is_a_number_of_the_bandit() -> None:
             asked(Protection(guarantee=promise), numbers={"questions": wrong})
 
 
-def test_noise_that_it_does_not_take_is_refused_with_some_that_it_does() -> None:
+def test_unsupported_mechanism_is_rejected_with_alternatives() -> None:
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     with pytest.raises(InvalidValue, match="choose randomizer") as refused:
@@ -113,7 +113,7 @@ def test_noise_that_it_does_not_take_is_refused_with_some_that_it_does() -> None
         arrange("k-point", problem, Protection(guarantee=promise, mechanism=word))
 
 
-def test_all_slopes_cost_what_one_does() -> None:
+def test_noise_for_all_slopes_equals_noise_for_one() -> None:
     """At one promise the normal noise on each slope, in units of the bound, is the same."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)

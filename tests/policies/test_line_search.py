@@ -78,7 +78,7 @@ def test_theory_asks_as_often_as_its_means_need() -> None:
         )
 
 
-def test_it_plays_on_two_probabilities_too_and_learns() -> None:
+def test_line_search_learns_on_two_probabilities() -> None:
     world, horizon = Absolute.of(domain=Simplex(dim=2)), 8000
     promise = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
     made = arrange("line-search", world.problem(horizon), Protection(guarantee=promise))

@@ -101,7 +101,7 @@ def test_with_noise_the_width_pays_for_matrix_and_vector() -> None:
     )
 
 
-def test_the_constants_of_the_union_bound_add_up_to_less_than_alpha() -> None:
+def test_union_bound_constants_sum_to_less_than_alpha() -> None:
     """One part in three for sampling; two tails of the matrix and one of the vector a release."""
     alpha = 0.05
     counts = np.arange(1, 1_000_000)

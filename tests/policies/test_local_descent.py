@@ -127,7 +127,7 @@ def test_without_noise_it_is_a_plain_recursion(turns: Turns, learner: Learner, m
     assert edge > 0
 
 
-def test_a_noisy_matrix_times_the_iterate_is_an_unbiased_report_of_the_score() -> None:
+def test_noisy_gram_times_iterate_is_an_unbiased_score_report() -> None:
     """Mean to 5 standard errors, and a covariance below that of a block of its own."""
     policy = LocalDescent.of(facts())
     x, iterate = jnp.array([0.6, -0.3, 0.5]), jnp.array([0.4, 1.0, -0.2])
@@ -344,7 +344,7 @@ def test_noise_a_third_too_small_is_caught() -> None:
     ("name", "trust", "factor"),
     [("glm-descent", "local", 0.5), ("glm-newton", "none", 0.15)],
 )
-def test_it_learns(name: str, trust: str, factor: float) -> None:
+def test_local_descent_has_less_regret_than_uniform(name: str, trust: str, factor: float) -> None:
     world = make_environment(link="logistic", dim=2, arms=10, radius=1.5)
     promise = Guarantee(epsilon=10.0, delta=1e-5, trust=Trust(trust))
     if trust == "none":

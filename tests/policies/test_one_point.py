@@ -55,7 +55,7 @@ def test_radius_and_step_are_those_of_the_least_bound() -> None:
         assert bound(0.2 * wide, 0.4 / 900 * fast) > best
 
 
-def test_falling_steps_are_those_of_the_least_bound_for_curved_losses() -> None:
+def test_falling_steps_minimize_the_bound_for_curved_losses() -> None:
     problem = ContextFreeProblem(
         horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3), lipschitz=2.0, convexity=0.5
     )
@@ -95,7 +95,7 @@ def test_arms_are_refused() -> None:
         )
 
 
-def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
+def test_estimates_are_unbiased_for_any_subtracted_mean() -> None:
     world = Linear.of(domain=Simplex(dim=4), noise=0.0)
     policy = OnePoint.of(world.problem(10_000), channel=Channel.clear(low=-1.0, high=1.0))
     truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))

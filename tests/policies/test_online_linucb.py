@@ -250,7 +250,7 @@ def test_printed_sums_have_what_the_perturbation_adds_on_average() -> None:
 
 
 @pytest.mark.nightly
-def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
+def test_printed_anytime_version_resets_sums_at_each_epoch() -> None:
     """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
     policy = online_paper.PrintedAnytime.promised(PROBLEM, 10.0, 0.1)
     states = jax.tree.map(np.asarray, jax.jit(lambda: history(policy, 0.0, 3, 7))())

@@ -77,7 +77,7 @@ def test_without_any_information_every_arm_is_believed_the_same() -> None:
     np.testing.assert_allclose(covariance[2], np.diag([weights, weights, own]), rtol=1e-9)
 
 
-def test_where_contexts_do_not_pay_arms_keep_their_means_alone() -> None:
+def test_contexts_that_do_not_pay_leave_one_mean_per_arm() -> None:
     """Much is known, and no weight is above its error: the belief ends at one mean per arm."""
     told = jnp.tile(jnp.diag(jnp.array([1e5, 1e5, 1e5])), (4, 1, 1))
     levels = np.array([0.1, 0.2, 0.3, 0.4]) / QUERY.lever
@@ -89,7 +89,7 @@ def test_where_contexts_do_not_pay_arms_keep_their_means_alone() -> None:
     assert float(covariance[0, 0, 0]) < 5e-6
 
 
-def test_where_they_do_the_estimate_is_that_of_least_squares() -> None:
+def test_paying_contexts_give_the_least_squares_estimate() -> None:
     told = jnp.tile(1e6 * jnp.eye(3), (4, 1, 1))
     truth = np.random.default_rng(0).normal(size=(4, 3)) * 0.3
     mean, _ = believed(QUERY, told, jnp.asarray(1e6 * truth), FULL, 0.3, 1.0)
@@ -105,7 +105,7 @@ def test_the_common_level_is_found_by_itself() -> None:
     assert float(mean[3, -1]) * QUERY.lever == pytest.approx(-0.4, abs=0.02)
 
 
-def test_an_arm_that_nobody_played_is_like_the_others_where_users_are() -> None:
+def test_unplayed_arm_scores_like_the_others_at_user_contexts() -> None:
     """Features far from 0, as where only their ranges are known: nobody is at the origin."""
     rng = np.random.default_rng(6)
     varying = np.array([0.5, 0.0]) + rng.uniform(-0.3, 0.3, size=(120, 2))
@@ -118,7 +118,7 @@ def test_an_arm_that_nobody_played_is_like_the_others_where_users_are() -> None:
     np.testing.assert_allclose(scores + QUERY.offset, np.full(4, 0.6), atol=0.05)
 
 
-def test_scores_are_drawn_as_far_apart_as_users_to_come_can_move_them() -> None:
+def test_score_variance_is_what_future_users_can_resolve() -> None:
     """With a lever alone: prior variance less what is left of it, v - 1 / (1/v + told + coming)."""
     told = jnp.zeros((4, 3, 3)).at[:, -1, -1].set(200.0)
     own, moved = (0.1 / QUERY.lever) ** 2, []
@@ -133,7 +133,7 @@ def test_scores_are_drawn_as_far_apart_as_users_to_come_can_move_them() -> None:
 
 
 @pytest.mark.nightly
-def test_nothing_is_explored_for_nobody() -> None:
+def test_last_model_does_not_explore() -> None:
     """The last model is posted with the last release: no user is left to learn for."""
     state = POLICY.init({"moments": Outlook(noisy=True)})
     widths = [
@@ -147,7 +147,7 @@ def test_nothing_is_explored_for_nobody() -> None:
     np.testing.assert_allclose(widths[1], 0, atol=1e-6)
 
 
-def test_contexts_are_the_released_ones_but_for_what_noise_explains() -> None:
+def test_simulated_contexts_match_released_moments_beyond_noise() -> None:
     rng = np.random.default_rng(3)
     features = np.column_stack([0.3 * rng.normal(size=400) + 0.2, 0.1 * rng.normal(size=400)])
     rows = np.column_stack([features, np.full(400, 0.5)])
@@ -193,7 +193,7 @@ def test_released_sums_of_features_correct_the_simulated_ones() -> None:
 PUBLIC = [[0.5, 0.0, 0.5], [-0.5, 0.3, 0.5], [0.1, -0.6, 0.5]]
 
 
-def test_where_contexts_are_public_nobody_is_asked_for_their_second_moment() -> None:
+def test_public_contexts_need_no_second_moment_from_users() -> None:
     policy = OwnSampling.of(FACTS, public=PUBLIC)
     asked = policy.query
     assert asked.size == QUERY.size - 3
@@ -230,7 +230,7 @@ def test_public_contexts_keep_the_bounds(rows: Any, said: str) -> None:
         OwnSampling.of(FACTS, public=rows)
 
 
-def test_public_contexts_are_no_number_that_can_be_chosen_by_name() -> None:
+def test_public_contexts_cannot_be_set_as_a_parameter() -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL)
     with pytest.raises(InvalidValue, match="number is 'public'; OwnSampling has drift"):
         arrange("own-models", FACTS, Protection(guarantee=promise), numbers={"public": 3.0})
@@ -291,7 +291,7 @@ def test_bandits_with_one_parameter_refuse_and_say_which_fit(name: str) -> None:
     ("facts", "said"),
     [({"own": 1}, "own is 1 of 3 features"), ({"link": "logistic"}, "take linear rewards")],
 )
-def test_what_it_has_no_model_for_is_refused(facts: dict[str, Any], said: str) -> None:
+def test_disjoint_sampling_rejects_unsupported_problems(facts: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         OwnSampling.of(dataclasses.replace(FACTS, **facts))
     with pytest.raises(InvalidValue, match="takes a Problem with arms with models of their own"):
@@ -320,19 +320,19 @@ def played(name: str, trust: str, epsilon: float) -> float:
 
 
 @pytest.mark.nightly
-def test_it_learns_and_one_arm_for_all_is_a_yardstick_between() -> None:
+def test_disjoint_models_beat_single_arm_which_beats_uniform() -> None:
     uniform, single = played("uniform", "none", math.inf), played("single-arm", "none", math.inf)
     assert single < 0.5 * uniform
     assert played("own-models", "none", math.inf) < 0.6 * single
 
 
 @pytest.mark.nightly
-def test_it_learns_behind_noise_and_is_never_far_from_uniform_play() -> None:
+def test_disjoint_models_learn_behind_noise_or_stay_near_uniform() -> None:
     assert played("own-models", "joint", 8.0) < played("single-arm", "none", math.inf)
     assert played("own-models", "local", 0.05) < 1.1 * played("uniform", "none", math.inf)
 
 
-def test_whoever_is_told_the_best_arm_is_not_private() -> None:
+def test_policy_given_the_best_arm_has_no_guarantee() -> None:
     """What it knows may be everybody's data; a promise refuses it, and so does a silent world."""
     world = OwnModels.of(dim=2, arms=3)
     policy = POLICIES["single-arm"].build(world.problem(20), "tuned")

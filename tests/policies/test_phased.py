@@ -98,7 +98,7 @@ def test_a_population_that_is_too_small_is_refused() -> None:
         policy(problem, rule="paper", clients=3000).phases(quiet)
 
 
-def test_nobody_is_asked_twice_and_all_phases_fit() -> None:
+def test_phases_use_disjoint_clients_and_fit_the_horizon() -> None:
     for one in (policy(), policy(rule="paper"), policy(clients=50), policy(mode="theory")):
         phases = one.phases(lambda clients: 0.1 / clients)
         firsts = np.array([phase.first for phase in phases])
@@ -254,7 +254,7 @@ def test_exact_widths_by_hand() -> None:
     np.testing.assert_allclose(widths, [0, 3 * math.sqrt(2 * variance)])
 
 
-def test_printed_deviation_exposes_most_clients_at_the_papers_setting() -> None:
+def test_printed_deviation_exposes_most_clients_in_paper_setting() -> None:
     """Theorem 4.2 at ε = 10, δ = 0.25: the deviation over the sensitivity is √(2 ln 5)/10."""
     assert gaussian_delta(10.0, math.sqrt(2 * math.log(1.25 / 0.25)) / 10) == pytest.approx(
         0.79, abs=0.005

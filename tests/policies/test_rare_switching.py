@@ -82,7 +82,7 @@ def test_a_direction_grows_by_noise_alone_where_the_volume_waits() -> None:
         assert bool(due(policy, state, NOW)["fit"]) is wanted
 
 
-def test_the_anchor_is_a_copy_of_its_day() -> None:
+def test_gram_matrix_of_last_fit_is_a_copy() -> None:
     """The matrix of the last fit does not follow the matrix of today."""
     policy = bandit(ridge=1.0, factor=2.0, steepest=1.0)
     state = fitted(policy, shown(policy, begun(policy), np.eye(2)), "fit", [0.0, 0.0])
@@ -119,7 +119,7 @@ def test_users_count_by_their_slope_or_as_one() -> None:
         assert float(record["curvature"].weight) == pytest.approx(weight, rel=1e-6)
 
 
-def test_criterion_one_plays_the_widest_arm_and_says_so_to_the_right_block() -> None:
+def test_criterion_1_plays_widest_arm_and_reports_to_its_block() -> None:
     policy = bandit(explore=True, threshold=0.5, ridge=1.0)
     state = begun(policy)
     x = jnp.array([[0.9, 0.0], [0.0, 0.3], [0.1, 0.1], [0.99, 0.0]], jnp.float32)

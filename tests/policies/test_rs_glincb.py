@@ -64,7 +64,7 @@ def lengths(x: Floats, v: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.nightly), 0.03])
-def test_it_is_the_papers_algorithm(turns: Turns, scale: float) -> None:
+def test_rs_glincb_matches_reference_of_the_paper(turns: Turns, scale: float) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=2.0)
     policy = rs_glincb(world.problem(250), mode="theory", exploration=scale)
     policy = dataclasses.replace(policy, threshold=0.1)
@@ -115,7 +115,7 @@ def test_it_switches_about_as_often_as_the_logarithm_of_time(played: Played) -> 
 
 
 @pytest.mark.nightly
-def test_it_beats_uniform_play_by_far(played: Played) -> None:
+def test_rs_glincb_has_far_less_regret_than_uniform(played: Played) -> None:
     world = make_environment(link="probit", dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("rs-glincb", "uniform")]
     assert lost[0] < 0.15 * lost[1]

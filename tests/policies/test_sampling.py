@@ -78,7 +78,7 @@ LATE: Cohort = (20_000, 9.0, np.diag([20_000.0, 0.0, 0.0]), [10_000.0, 0.0, 0.0]
 
 
 @double_precision
-def test_what_an_early_cohort_told_later_noise_does_not_hide() -> None:
+def test_later_noise_does_not_hide_an_early_cohort() -> None:
     """Cohorts that play one direction leave what is known of the others as it is."""
     policy = LinearSampling.of(FACTS)
     once, often = _state(policy, EARLY), _state(policy, EARLY, *[LATE] * 8)
@@ -113,7 +113,7 @@ def test_without_noise_cohorts_tell_what_their_total_tells() -> None:
     ("separate", "noise", "closed"),
     [("nobody", 3.0, 0), ("users", 4.0, 0), ("cohorts", 12.0, 0), ("cohorts", 3.0, 5000)],
 )
-def test_in_many_dimensions_the_belief_is_the_same_with_fewer_decompositions(
+def test_high_dim_posterior_matches_with_fewer_decompositions(
     separate: Separate, noise: float, closed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = dataclasses.replace(FACTS, dim=36)
@@ -134,7 +134,7 @@ def test_in_many_dimensions_the_belief_is_the_same_with_fewer_decompositions(
         assert ours @ ours.T == pytest.approx(np.asarray(theirs @ theirs.T), rel=1e-4, abs=1e-6)
 
 
-def test_first_users_of_many_dimensions_get_models_as_rarely_as_those_after_them() -> None:
+def test_high_dim_models_are_posted_at_a_fixed_interval() -> None:
     def posts(dim: int, until: int) -> list[int]:
         policy = LinearSampling.of(dataclasses.replace(FACTS, dim=dim))
         clocks = Clock(round=jnp.arange(until, dtype=jnp.int32), since={})
@@ -148,7 +148,7 @@ def test_first_users_of_many_dimensions_get_models_as_rarely_as_those_after_them
 
 @double_precision
 @pytest.mark.parametrize(("separate", "ripe"), [("cohorts", 2.0), ("users", 5.0)])
-def test_a_cohort_is_closed_when_its_matrix_stands_out_from_its_noise(
+def test_cohort_closes_when_its_gram_matrix_exceeds_its_noise(
     separate: Separate, ripe: float
 ) -> None:
     """By public numbers alone: users, noise and bounds."""
@@ -216,7 +216,7 @@ def test_starved_directions_are_sampled_and_others_widened() -> None:
 
 
 @double_precision
-def test_an_estimate_that_is_long_by_chance_leaves_room_for_doubt() -> None:
+def test_estimate_long_by_chance_keeps_posterior_spread() -> None:
     """Three users made it long, and nobody else has told anything of that direction."""
     policy = LinearSampling.of(FACTS, epsilon=math.inf)
     long, short = (
@@ -232,7 +232,7 @@ def test_an_estimate_that_is_long_by_chance_leaves_room_for_doubt() -> None:
 
 
 @double_precision
-def test_noise_of_single_users_leaves_more_room_than_that_of_cohorts() -> None:
+def test_noise_per_user_leaves_wider_prior_than_noise_per_cohort() -> None:
     """At a large epsilon, of a direction that nobody has told anything of."""
     policy = LinearSampling.of(FACTS, epsilon=4.0)
     spreads = {}
@@ -257,7 +257,7 @@ def test_noise_of_single_users_leaves_more_room_than_that_of_cohorts() -> None:
         (1, 100, 4.0, 20),
     ],
 )
-def test_first_cohorts_are_as_large_as_dimension_and_epsilon_ask_for(
+def test_first_cohort_size_follows_dimension_and_epsilon(
     dim: int, horizon: int, epsilon: float, users: int
 ) -> None:
     facts = dataclasses.replace(FACTS, dim=dim, horizon=horizon)
@@ -269,7 +269,7 @@ def test_first_cohorts_are_as_large_as_dimension_and_epsilon_ask_for(
 
 
 @double_precision
-def test_an_eigenvalue_of_the_size_of_its_noise_does_not_end_exploration() -> None:
+def test_eigenvalue_within_noise_does_not_end_exploration() -> None:
     """The same spurious eigenvalue is information without noise, and none with it."""
     policy = LinearSampling.of(FACTS)
     sums = np.diag([5000.0, 30.0, 30.0]), [0.0, 0.0, 0.0]
@@ -386,7 +386,7 @@ def test_batches_on_fixed_arms_are_not_stuck() -> None:
     assert np.quantile(ours[-1], 0.95) < 0.7 * np.quantile(others[-1], 0.95)
 
 
-def test_best_is_said_to_be_sampling_wherever_it_is_asked_for() -> None:
+def test_best_is_an_alias_shown_as_sampling() -> None:
     """A word, not a bandit of its own: what is stored and shown is the name of what plays."""
     assert player("best", trust="joint", epsilon=1.0).label() == "sampling joint ε=1"
     asked = Comparison(policies=("best",), trusts=("joint",), epsilons=(1.0,), contexts=("ball",))

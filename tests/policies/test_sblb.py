@@ -82,7 +82,7 @@ def test_the_corollarys_p_stays_a_probability(horizon: int) -> None:
         (20_000, 5, 12.0, {"local": 5.0}),
     ],
 )
-def test_batches_solve_the_equation_at_the_p_played_and_for_these_rounds(
+def test_batch_length_solves_equation_at_played_p_and_horizon(
     horizon: int, dim: int, epsilon: float, numbers: dict[str, float]
 ) -> None:
     found = made("sblb@paper", facts(horizon, dim=dim), epsilon, **numbers)

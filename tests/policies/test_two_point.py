@@ -144,7 +144,7 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
 
 
 @pytest.mark.parametrize("lies", [[1e12, -1e12], [-1e300, 1e300], [np.nan, 0.0], [np.inf, -np.inf]])
-def test_a_lying_loss_function_cannot_move_the_report_beyond_the_bound(lies: list[float]) -> None:
+def test_lying_loss_function_cannot_push_report_beyond_its_bound(lies: list[float]) -> None:
     world = Quadratic.of(domain=Ball(dim=2))
     for guarantee in (FREE, _local(1.0)):
         protected = arrange("two-point", world.problem(100), Protection(guarantee=guarantee))

@@ -89,7 +89,7 @@ _ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
     reward=_ANY,
 )
 @double_precision
-def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
+def test_report_stays_in_domain_of_its_query_for_any_model(
     link: str, entries: list[float], reference: list[float], x: list[float], reward: float
 ) -> None:
     policy = _of(link)
@@ -108,7 +108,7 @@ def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
     reward=st.floats(0.0, 1.0),
 )
 @double_precision
-def test_a_device_makes_an_example_whose_reward_needs_no_clipping(
+def test_device_example_has_reward_that_needs_no_clipping(
     link: str, size: float, reference: list[float], x: list[float], reward: float
 ) -> None:
     policy = _of(link)
@@ -174,7 +174,7 @@ def test_a_surprise_follows_the_slope_of_the_link(link: str, size: float) -> Non
         ("logistic", 20.0, (0.15, 0.1)),
     ],
 )
-def test_a_usual_weight_is_that_of_the_slopes_that_scores_may_meet(
+def test_usual_weight_follows_slopes_at_possible_scores(
     link: str, radius: float, weight: tuple[float, float]
 ) -> None:
     """A first cohort of small scores weighs as linear rewards do; one of large scores far less."""
@@ -234,7 +234,7 @@ def test_without_noise_cohorts_tell_the_least_squares(alike: bool) -> None:
 
 
 @double_precision
-def test_everyones_matrix_is_that_of_directions_times_their_mean_weight() -> None:
+def test_gram_of_all_users_is_directions_times_their_mean_weight() -> None:
     policy, draw = _policy(norm=9.0), np.random.default_rng(5)
     x = draw.uniform(-0.5, 0.5, size=(30, 3))
     examples = [_example(policy, WEIGHTS, row, 0.5) for row in x]
@@ -314,7 +314,7 @@ def _along(direction: Any, users: float) -> Any:
 
 
 @double_precision
-def test_a_matrix_that_noise_explains_is_that_of_users_who_followed_estimates() -> None:
+def test_noisy_gram_shrinks_to_that_of_users_following_estimates() -> None:
     """Two numbers are read off it: how much arms vary, and how much more along what is followed."""
     followed, draw = _along([1, 2, 2], 100.0), np.random.default_rng(0)
     play, before, after = 50 * np.eye(3) + 4 * np.asarray(followed), 0.0, 0.0
@@ -337,7 +337,7 @@ def test_a_matrix_that_noise_explains_is_that_of_users_who_followed_estimates() 
     ids=["nothing", "everything alike", "what is seen least", "too much of it"],
 )
 @double_precision
-def test_what_was_followed_counts_only_where_it_explains_something(followed: Any) -> None:
+def test_followed_directions_count_only_where_they_explain(followed: Any) -> None:
     play = jnp.diag(jnp.array([90.0, 1.0, 1.0]))
     found, mean = drawn(play, jnp.float64(1e3), EVEN, followed)
     # At once the floor of the mean, which noise sets.
@@ -346,7 +346,7 @@ def test_what_was_followed_counts_only_where_it_explains_something(followed: Any
 
 
 @double_precision
-def test_what_noise_does_not_explain_is_kept() -> None:
+def test_gram_beyond_noise_is_kept_unshrunk() -> None:
     play = jnp.asarray(np.diag([9.0, 4.0, 1.0]) + 2 * np.eye(3)[::-1])
     found, mean = drawn(play, jnp.float64(1e-9), EVEN, _along([0, 1, 0], 3.0))
     assert found == pytest.approx(np.asarray(play), abs=1e-6)
@@ -416,7 +416,7 @@ def test_a_cohort_is_closed_when_its_vector_stands_out(
 
 
 @double_precision
-def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() -> None:
+def test_doubt_about_gram_matrix_follows_error_of_the_reference() -> None:
     policy = _policy()
     state = policy.init(OUTLOOK)
     state = dataclasses.replace(
@@ -433,7 +433,8 @@ def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() ->
 
 
 @double_precision
-def test_a_cohort_is_drawn_to_what_its_own_users_followed_as_its_weights_see_it() -> None:
+def test_cohort_shrinks_to_followed_directions_in_its_weights() -> None:
+    """Only directions that users of the cohort itself followed count."""
     policy = _policy()
     before, own = _along([1, 0, 1], 30.0), _along([0, 1, 1], 50.0)
     state = dataclasses.replace(
@@ -460,7 +461,7 @@ def test_noise_of_closed_cohorts_stays_in_everyones_matrix() -> None:
 
 
 @double_precision
-def test_where_surprises_are_reported_less_is_sampled_and_widths_are_wider() -> None:
+def test_residual_reports_sample_less_and_widen_bounds() -> None:
     policy, values, mean = _policy(), jnp.array([1.0, 90.0, 90.0]), jnp.float64(60)
     plain = LinearSampling.of(FACTS)
     states = [
@@ -476,7 +477,7 @@ def test_where_surprises_are_reported_less_is_sampled_and_widths_are_wider() -> 
 
 
 @double_precision
-def test_in_many_dimensions_the_first_cohort_is_read_by_the_same_numbers() -> None:
+def test_high_dim_first_cohort_matches_the_general_computation() -> None:
     """One decomposition is all that is needed there; it must tell what the general way tells."""
     facts = dataclasses.replace(FACTS, dim=40, norm=1.0, low=-1.0, constant=0.0)
     policy, draw = LinearSampling.of(facts, trust="local"), np.random.default_rng(2)
@@ -512,7 +513,7 @@ def test_devices_know_the_rule() -> None:
 
 
 @double_precision
-def test_the_reach_is_what_a_belief_leaves_open_and_no_more_than_the_radius() -> None:
+def test_reach_is_posterior_uncertainty_capped_by_the_radius() -> None:
     policy = _policy(norm=1.0, low=-1.0, constant=0.0)
     state = dataclasses.replace(policy.init(OUTLOOK), count=jnp.int32(5000), noise=jnp.float64(9))
     assert float(state.reach) == 1.0
@@ -529,7 +530,7 @@ def test_the_reach_is_what_a_belief_leaves_open_and_no_more_than_the_radius() ->
 
 
 @double_precision
-def test_cohorts_are_read_in_the_coordinates_of_their_own_weights() -> None:
+def test_cohorts_are_decoded_in_coordinates_of_their_own_weights() -> None:
     """Devices weigh as the model says, the learner unweighs: the estimate finds the truth."""
     policy, theta = _policy(low=-1.0, norm=1.0, constant=0.0), np.array([0.3, -0.4, 0.6])
     draw, scales = np.random.default_rng(3), np.array([0.7, 0.2, 0.1])
@@ -590,7 +591,7 @@ def test_a_task_says_whether_its_devices_weigh(
     assert hasattr(model, "weights") == bool(rule)
 
 
-def test_another_way_to_choose_weights_is_another_rule() -> None:
+def test_weight_constants_are_bound_to_the_rule_number() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
     made = module.RULE, module._GROWTH, module._FILL, module._HEAVIEST
     assert made == (3, 0.5, 0.8, 10.0)
@@ -610,7 +611,7 @@ def test_another_way_to_choose_weights_is_another_rule() -> None:
 
 
 @pytest.mark.nightly
-def test_light_devices_and_a_learner_find_what_small_scales_are_worth() -> None:
+def test_light_devices_and_learner_recover_small_scale_features() -> None:
     facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0, horizon=6000)
     promise = dataclasses.replace(PROMISE, epsilon=16.0)
     theta, scales = np.array([0.2, -0.4, 0.85]), np.array([0.8, 0.25, 0.1])

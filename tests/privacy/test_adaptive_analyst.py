@@ -180,7 +180,7 @@ def test_every_user_has_a_first_bill() -> None:
     ],
     ids=["binomial", "randomized-bits"],
 )
-def test_events_without_a_filter_price_stand_on_the_first_bill_alone(event: Event) -> None:
+def test_events_without_filter_price_allow_only_the_first_charge(event: Event) -> None:
     ledger = MemoryLedger(budget(5.0, 1e-6))
     ledger.charge(event, cohort=USERS)
     before = ledger.dumps()

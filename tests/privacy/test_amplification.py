@@ -170,7 +170,7 @@ def test_epsilon_never_exceeds_the_reports_own() -> None:
         assert shuffled_epsilon(local, reports, 1e-12) <= local
 
 
-def test_moves_the_right_way() -> None:
+def test_shuffled_epsilon_is_monotone_in_users_epsilon_and_delta() -> None:
     by_size = [shuffled_epsilon(1.0, n, 1e-6) for n in (10, 100, 1000, 10_000)]
     by_local = [shuffled_epsilon(local, 1000, 1e-6) for local in (0.1, 0.5, 1.0, 2.0, 4.0)]
     by_delta = [shuffled_epsilon(1.0, 1000, delta) for delta in (1e-9, 1e-6, 1e-3)]

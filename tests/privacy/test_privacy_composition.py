@@ -114,7 +114,7 @@ def test_the_laplace_curve_is_the_integral_of_its_densities(epsilon: float) -> N
     assert LaplaceCurve(total=1.0).delta(epsilon) == pytest.approx(above, abs=1e-7)
 
 
-def test_repeated_randomized_response_is_priced_by_its_exact_binomial() -> None:
+def test_repeated_randomized_response_costs_its_exact_binomial() -> None:
     # dp_accounting 0.6's own accountant drops the count here; this is the direct sum.
     n, epsilon, truth = 20, 0.3, math.exp(0.3) / (1 + math.exp(0.3))
     target = 2.0

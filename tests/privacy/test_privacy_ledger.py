@@ -101,7 +101,7 @@ def test_capacity_is_charged_in_full() -> None:
     assert ledger.remaining().epsilon == pytest.approx(0.0, abs=1e-8)
 
 
-def test_open_receipts_count_at_capacity_and_settled_ones_at_what_was_used() -> None:
+def test_open_receipts_count_at_capacity_and_settled_at_use() -> None:
     ledger = MemoryLedger(BUDGET)
     event = Zcdp(rho=zcdp_rho(1.0, 1e-5) / 16)
     receipt = ledger.charge(event, cohort=ALL, capacity=16)

@@ -55,7 +55,7 @@ def test_the_second_form_covers_the_exact_delta(scale: int, ratio: int, share: f
 
 
 @pytest.mark.parametrize("epsilon", [100.0, 300.0, 1000.0])
-def test_noise_for_a_large_epsilon_is_priced_by_the_rule_that_made_it(epsilon: float) -> None:
+def test_noise_for_large_epsilon_is_priced_just_below_its_target(epsilon: float) -> None:
     multiplier = gaussian_noise_multiplier(epsilon, 1e-6)
     price = epsilon_at([ExactGaussian.matching(multiplier, 1.0, 20).event()], 1e-6)
     assert epsilon * (1 - 1e-4) < price <= epsilon
@@ -80,7 +80,7 @@ def test_each_pointwise_inequality_of_the_proof(scale: int) -> None:
     assert np.all(ratio <= k**2 / (24 * scale**4) + normalizer + 1e-9)
 
 
-def test_slack_adds_over_coordinates_and_releases_and_fades_with_the_scale() -> None:
+def test_slack_adds_over_dims_and_releases_and_fades_with_scale() -> None:
     one = slack(DiscreteGaussian(sensitivity=1.0, scale=1024, dimension=1))
     ten = slack(DiscreteGaussian(sensitivity=1.0, scale=1024, dimension=5), 2)
     assert ten == pytest.approx(tuple(10 * value for value in one))

@@ -211,7 +211,7 @@ class TestScan:
         ("users", "bits", "keep"),
         [(20, 1, 0.5), (12, 3, 0.25), (30, 10, 0.5), (9, 16, 0.75), (2, 20, 0.5)],
     )
-    def test_is_that_of_a_plain_evaluation(self, users: int, bits: int, keep: float) -> None:
+    def test_shift_costs_match_a_plain_evaluation(self, users: int, bits: int, keep: float) -> None:
         """But for moments that are too large for a float: they are said to be endless."""
         costs, plain = shift_costs(users, bits, keep, 1e-9), plain_costs(users, bits, keep, 1e-9)
         finite = np.isfinite(costs)
@@ -231,7 +231,7 @@ class TestScan:
         assert costs == pytest.approx(np.max(every, 0), rel=1e-3)
         assert (costs <= np.max(every, 0)).all()
 
-    def test_intervals_are_told_apart_where_one_of_them_may_cost_more(
+    def test_intervals_are_split_where_one_of_them_may_cost_more(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nothing was found before that the first of them could be compared with."""
@@ -244,9 +244,7 @@ class TestScan:
         assert costs == pytest.approx(np.max(every, 0), rel=1e-3)
 
     @pytest.mark.parametrize("keep", [0.125, 0.5])
-    def test_coins_hide_no_more_than_any_crowd_of_intervals_taken_together(
-        self, keep: float
-    ) -> None:
+    def test_coins_hide_no_more_than_any_crowd_in_merged_intervals(self, keep: float) -> None:
         users, bits, low, high = 251, 16, 1000, 3000
         coins = bit_sums._coins(high - low, keep, 1e-9)
         assert 0.8 * (1 - keep) < coins / (high - low) < 1 - keep
@@ -260,9 +258,7 @@ class TestScan:
             assert true[4] > 0.7 * bound[4]
 
     @pytest.mark.parametrize("bits", [1, 3, 8, 16])
-    def test_no_pair_of_averages_tells_more_than_those_scanned_of_its_shift(
-        self, bits: int
-    ) -> None:
+    def test_scanned_averages_bound_every_pair_with_their_shift(self, bits: int) -> None:
         keep, order, steps = 0.5, 4.0, fineness(bits)
         others = problem(7, 30, keep)
         scanned: dict[float, float] = {}
@@ -422,7 +418,7 @@ class TestBatch:
         )
         assert bits_epsilon(looser, 1e-6) > epsilon
 
-    def test_what_was_found_with_a_glimpse_is_looked_at_in_full(
+    def test_keep_found_by_quick_scan_is_verified_in_full(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A crowd that hides too well is looked at: the search alone would keep too many bits."""
@@ -451,7 +447,7 @@ class TestBatch:
         event = bits_keep(500.0, 1e-6, users=10, bits=1, sensitivity=1.0, dimension=1)
         assert event.keep == 1 - KEEP_UNIT
 
-    def test_laws_too_far_apart_for_floats_are_priced_without_a_warning(self) -> None:
+    def test_laws_too_far_apart_for_floats_raise_no_warning(self) -> None:
         event = bits_keep(1000.0, 1e-5, users=2, bits=64, sensitivity=1.5, dimension=1)
         assert bits_epsilon(event, 1e-5) <= 1000.0
 
@@ -493,7 +489,7 @@ class TestBatch:
         ):
             assert bits_epsilon(worse, 1e-5) > bits_epsilon(base, 1e-5)
 
-    def test_alone_records_that_lie_close_together_at_an_end_are_covered(self) -> None:
+    def test_lone_user_with_close_records_at_an_end_is_covered(self) -> None:
         """Where the chance of a one is small, a small step tells much."""
         keep, step = 0.5, 0.01
         event = described(1, 1, keep, sensitivity=step, dimension=1)
@@ -558,7 +554,7 @@ class TestDescription:
             RandomizedBits(**{**good, name: value})  # type: ignore[arg-type]
 
 
-def test_what_floats_hold_badly_counts_as_nothing() -> None:
+def test_subnormal_probabilities_give_infinite_moments() -> None:
     """A point of the second law below the least normal float: its ratio is endless, not wrong."""
     after = np.array([[0.25, 0.5, 0.25]])
     normal, subnormal = np.array([[1e-300, 0.5, 0.5]]), np.array([[1e-310, 0.5, 0.5]])

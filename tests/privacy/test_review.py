@@ -99,7 +99,7 @@ def test_an_event_without_a_word_has_one_reader() -> None:
     assert read.spent.epsilon == epsilon_at([coins], 1e-5)
 
 
-def test_a_reader_who_says_more_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_believes_accountant_with_higher_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: an accountant of ours that forgets a third of the cost is named and overruled."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     paid = receipts(Gaussian(noise_multiplier=3.7306))
@@ -193,7 +193,7 @@ def _numbers(event: Event) -> list[float]:
     return list(dataclasses.astuple(event))
 
 
-def test_what_nobody_has_proved_is_refused() -> None:
+def test_repeat_visits_without_proof_are_rejected() -> None:
     """An event of somebody's own, of which no more is known than what one record costs."""
 
     class Own(Event):
@@ -205,7 +205,7 @@ def test_what_nobody_has_proved_is_refused() -> None:
         visited(one, visits=2, apart=False)
 
 
-def test_three_records_among_randomized_bits_are_one_in_each_third() -> None:
+def test_three_records_in_randomized_bits_are_one_in_each_third() -> None:
     third = dataclasses.replace(BITS, users=3)
     assert visited(BITS, visits=3, apart=False) == Repeated(event=third, count=3)
     alone = dataclasses.replace(BITS, users=1)
@@ -229,7 +229,7 @@ def test_what_several_records_cost_covers_the_exact_sums(visits: int) -> None:
         assert np.maximum(other - math.exp(epsilon) * truth, 0.0).sum() <= 1e-5
 
 
-def test_a_ledger_of_randomized_bits_is_priced_for_users_who_return() -> None:
+def test_review_prices_randomized_bits_for_returning_users() -> None:
     budget = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE)
     event = dataclasses.replace(BITS, users=3000, keep=0.0625)
     once, thrice = (review(budget, receipts(event), visits=k).ours for k in (1, 3))

@@ -101,7 +101,7 @@ def test_a_local_promise_is_never_less_noise_than_the_sums_need() -> None:
     assert loose == free
 
 
-def test_no_chance_to_keep_a_bit_exceeds_what_is_asked_for() -> None:
+def test_keep_probability_does_not_exceed_the_requested_one() -> None:
     query = dataclasses.replace(QUERY, keep=1 / 9)
     (one,) = BitSums.of(query, promise=PROMISE, schedule=At(ends=(100,)), bits=1).batches
     assert 1 / 9 - KEEP_UNIT < one.keep <= 1 / 9
@@ -116,7 +116,7 @@ def test_noise_without_a_promise_for_one_report_is_refused(trust: str, word: str
         protect(asked, Protection(guarantee=promise, mechanism=word), horizon=300)
 
 
-def test_three_onlookers_get_three_promises(sums: BitSums) -> None:
+def test_three_observers_have_separate_guarantees(sums: BitSums) -> None:
     views = sums.views(1e-5)
     assert list(views) == ["device wire", "shuffler output", "published model"]
     wire, output, model = views.values()

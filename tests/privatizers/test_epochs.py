@@ -119,7 +119,7 @@ class TestNoise:
             (3, 6, 12),
         ]
 
-    def test_the_matrix_is_what_the_note_says_and_one_user_is_in_one_epoch(self) -> None:
+    def test_epoch_matrix_matches_note_and_is_block_diagonal(self) -> None:
         made = noise(21)
         b = mixing(made)
         c = np.linalg.solve(b, np.tri(21))
@@ -159,7 +159,7 @@ class TestNoise:
         short, long = draws(noise(10), size=4, rounds=10), draws(noise(60), size=4, rounds=10)
         np.testing.assert_array_equal(short, long)
 
-    def test_beyond_what_was_paid_for_nothing_can_be_read(self) -> None:
+    def test_rounds_beyond_the_paid_horizon_are_nan(self) -> None:
         drawn = np.asarray(draws(noise(5), size=2, rounds=6))
         assert np.isfinite(drawn[:5]).all()
         assert np.isnan(drawn[5]).all()
@@ -277,7 +277,7 @@ class TestTwin:
                 assert epsilon_at([part.price(seed.event())], delta) <= charged
             assert charged <= epsilon_at([Gaussian(noise_multiplier=3.0)], delta)
 
-    def test_no_place_depends_on_the_horizon(self) -> None:
+    def test_exact_places_do_not_depend_on_the_horizon(self) -> None:
         short, long = (epochs(QUERY, 3.0, horizon).exact().noise for horizon in (10, 500))
         assert isinstance(short, ExactContinualNoise)
         assert isinstance(long, ExactContinualNoise)
@@ -356,7 +356,7 @@ class TestPlaying:
         assert [receipt.used for receipt in books.receipts] == [1, 1, 1, 1]
         assert run.spent.epsilon == pytest.approx(PROMISE.epsilon, rel=1e-6)
 
-    def test_in_one_object(self) -> None:
+    def test_bandit_with_doubling_epochs_spends_its_guarantee(self) -> None:
         bandit = Bandit(
             policy="linucb",
             problem=self.FACTS,

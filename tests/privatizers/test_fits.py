@@ -149,7 +149,7 @@ def test_all_steps_of_all_fits_are_charged_whatever_ran(steps: int) -> None:
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_nothing_was_used_where_nobody_came() -> None:
+def test_charge_without_users_counts_as_unused() -> None:
     everyone = Cohort(first=0, last=HORIZON)
     for privatizer, most in ((fits(), 3), (fits(multiplier=None), 1)):
         assert privatizer.took_part(everyone, users=0, covered=0, releases=0) == 0

@@ -94,7 +94,7 @@ def test_everyone_pays_once_for_the_whole_stream() -> None:
     assert sums().took_part(charge.cohort, users=5, covered=4, releases=1) == 1
 
 
-def test_an_epoch_of_readings_is_paid_for_by_the_users_it_speaks_about() -> None:
+def test_epoch_of_readings_is_charged_to_its_own_users() -> None:
     """Three epochs of 2, 4 and 8 readings: a border after n readings lies after their users."""
     made = sums(partial(Doubling, first=2), horizon=14)
     ends = tuple(range(10, 80, 10))
@@ -102,7 +102,7 @@ def test_an_epoch_of_readings_is_paid_for_by_the_users_it_speaks_about() -> None
     assert borders == [Cohort(first=a, last=b) for a, b in pairwise((0, 20, 60, 75))]
 
 
-def test_noise_for_fewer_releases_is_refused_before_it_is_paid_for() -> None:
+def test_noise_for_fewer_releases_is_rejected_before_charging() -> None:
     with pytest.raises(CapacityExceeded, match="13 releases over 13 rounds"):
         sums().charges(HORIZON + 1)
     rare = sums().with_schedule(At(ends=(50, 100)))

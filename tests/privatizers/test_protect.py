@@ -234,7 +234,7 @@ def test_a_single_number_may_be_one_bit() -> None:
         protect(ONE, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)
 
 
-def test_surprises_are_told_of_by_a_direction() -> None:
+def test_residuals_are_protected_by_the_compass() -> None:
     asking: Any = Asking({"a": Surprises(dim=5, norm=1.0, most=1.0)})
     for word in ("best", "compass"):
         made = protect(asking, Protection(guarantee=local(4.0), mechanism=word), horizon=50)["a"]

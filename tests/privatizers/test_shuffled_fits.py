@@ -138,7 +138,7 @@ def test_without_noise_it_is_the_minimizer_over_the_cohort() -> None:
     assert privatizer.exact() is privatizer
 
 
-def test_whoever_was_passed_over_is_in_one_fit_at_most() -> None:
+def test_skipped_users_enter_at_most_one_fit() -> None:
     """A fit that nobody asked for leaves rows behind: as many as there is room for, for once."""
     quiet = silent(fits(steps=1))
     second, third = play(quiet, ends=ENDS[1:])
@@ -202,7 +202,7 @@ def test_the_stated_deviation_is_coins_and_rounding() -> None:
 
 
 @pytest.mark.nightly
-def test_rounding_brings_less_than_its_bound_and_more_than_nothing() -> None:
+def test_rounding_noise_is_positive_and_below_its_bound() -> None:
     found = scores(coarse(), 2000).reshape(2000, 3, 4).std((0, 2))
     assert (found > 1.005).all()
     assert (found < np.array(COARSE) * 1.02).all()
@@ -240,7 +240,7 @@ def test_a_third_less_noise_is_refused() -> None:
 
 
 @pytest.mark.parametrize("x", [(1e30, -1e30), (math.nan, math.inf), (0.0, 0.0), (-3.0, 4.0)])
-def test_one_user_moves_the_sums_of_one_fit_and_by_the_sensitivity(x: Any) -> None:
+def test_user_moves_sums_of_one_fit_by_at_most_the_sensitivity(x: Any) -> None:
     privatizer, user = fits(), 5
     told = [np.asarray(release.point).reshape(2, 2) for release in play(privatizer)]
     other = play(privatizer, changed={user: x})
@@ -267,7 +267,7 @@ def test_other_cohorts_get_their_room() -> None:
     assert alone.schedule == At(ends=(HORIZON,))
 
 
-def test_it_is_not_for_deployment_and_says_why() -> None:
+def test_shuffled_fits_reject_deployment_and_name_alternative() -> None:
     with pytest.raises(
         InvalidValue, match=r"asks every device 2 times, .* such as 'glm-batched-sums'"
     ):

@@ -127,7 +127,7 @@ def test_inputs_are_not_edited() -> None:
     assert (memory.total == 0).all()
 
 
-def test_the_outlook_says_whether_there_is_noise() -> None:
+def test_noise_info_states_whether_sums_are_noisy() -> None:
     assert not sums().outlook.noisy
     assert sums(device=NOISE).outlook.noisy
     assert sums(aggregator=NOISE).outlook.noisy
@@ -139,7 +139,7 @@ def cohorts(privatizer: CohortSums, horizon: int) -> list[tuple[int, int]]:
     return [(charge.cohort.first, charge.cohort.last) for charge in privatizer.charges(horizon)]
 
 
-def test_who_pays() -> None:
+def test_sums_charge_the_cohorts_of_their_releases() -> None:
     batches = At(ends=(10, 30, 70))
     assert cohorts(sums(), 40) == [(0, 40)]
     assert cohorts(sums(device=NOISE), 40) == [(0, 40)]
@@ -163,7 +163,7 @@ def test_batches_are_cut_at_the_horizon(horizon: int, expected: list[tuple[int, 
     assert cohorts(sums(At(ends=(10, 30, 70)), aggregator=NOISE), horizon) == expected
 
 
-def test_what_they_pay_is_read_off_the_noise() -> None:
+def test_sums_charge_the_event_of_their_noise() -> None:
     (charge,) = sums(device=NOISE).charges(10)
     assert charge.event == GaussianEvent(noise_multiplier=float(NOISE.std) / NOISE.sensitivity)
     assert charge.event.noise_multiplier == pytest.approx(3.0, rel=1e-15)

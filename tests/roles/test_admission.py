@@ -126,7 +126,7 @@ def test_the_statement_of_shuffle_trust_says_who_must_be_honest() -> None:
 # What is counted.
 
 
-def test_a_known_report_and_a_refused_one_cost_a_client_nothing(where: str) -> None:
+def test_repeated_and_rejected_reports_use_no_client_limit(where: str) -> None:
     store = open_store(where)
     roles = admitting("central", store, LimitPerClient(reports=2))
     first, second, third = (roles.report() for _ in range(3))

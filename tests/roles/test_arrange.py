@@ -29,7 +29,7 @@ PRINTED = [(name, trust) for name in NAMES for trust in POLICIES[name].noises]
 
 
 @pytest.mark.parametrize(("name", "trust"), PRINTED)
-def test_a_promise_without_a_word_is_kept_by_the_bandits_own_noise(name: str, trust: str) -> None:
+def test_guarantee_without_mechanism_uses_that_of_the_policy(name: str, trust: str) -> None:
     """The one that its entry names, which a table's row and an audit play; `best` is another."""
     problem = small_home(POLICIES[name].home or "linear").problem(400)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
@@ -104,7 +104,7 @@ def test_a_number_beyond_its_bound_is_refused(
         with_number(policy, number, beyond)
 
 
-def test_widths_from_the_theory_get_the_noise_that_they_are_proved_for() -> None:
+def test_theory_widths_get_the_noise_of_their_proof() -> None:
     """The tuned defaults, Laplace noise or PrivUnit, have other tails."""
     facts = make_environment(dim=2).problem(1000)
     for trust, tuned in ((Trust.CENTRAL, Laplace), (Trust.LOCAL, PrivUnitG)):

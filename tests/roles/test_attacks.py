@@ -72,7 +72,7 @@ def extremes(one: Field) -> list[NDArray[np.int64]]:
 
 @pytest.mark.parametrize("trust", ["shuffle", "central", "joint", "local"])
 @pytest.mark.parametrize("far", [2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1])
-def test_no_number_is_so_large_that_it_absorbs_others(trust: str, far: int) -> None:
+def test_oversized_report_entries_are_rejected(trust: str, far: int) -> None:
     one = field(trust)
     assert words(one.middle.take([one.forged(np.full(one.task.size, far))])) == ["bounds"]
     assert one.middle.releases() == ()
@@ -166,7 +166,7 @@ def test_a_report_is_not_refused_and_taken_at_once(monkeypatch: pytest.MonkeyPat
     assert len(one.totals()) == 2
 
 
-def test_reports_of_an_earlier_cohort_bring_at_least_as_many_coins() -> None:
+def test_reports_of_an_earlier_cohort_bring_enough_coins() -> None:
     """Devices that read the status before a cohort ended are no danger to the next one.
 
     It needs more coins than they tossed, so they wait for the one after it.
@@ -188,7 +188,7 @@ def test_reports_of_an_earlier_cohort_bring_at_least_as_many_coins() -> None:
     assert [total.total.tolist() for total in one.totals()] == exact
 
 
-def test_late_reports_leave_every_cohort_a_place_that_is_filled_when_it_is_open() -> None:
+def test_late_reports_leave_a_place_in_every_later_cohort() -> None:
     one = field("shuffle")
     first, second, *rest = one.task.needs
     room = sum(rest) - len(rest)
@@ -227,7 +227,7 @@ def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
-def test_a_task_of_a_billion_users_may_begin_anew_again_and_again(trust: str) -> None:
+def test_task_of_a_billion_users_can_renew_repeatedly(trust: str) -> None:
     """Places of all epochs together are no longer counted in 32 bits."""
     one = field(trust, horizon=2**30)
     for _ in range(5):
@@ -240,7 +240,7 @@ def test_a_task_of_a_billion_users_may_begin_anew_again_and_again(trust: str) ->
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_ids_are_kept_while_a_report_may_come_again_and_no_longer(trust: str) -> None:
+def test_report_ids_are_kept_only_while_a_replay_is_possible(trust: str) -> None:
     """Past its cohort and past its epoch; what is refused is never remembered."""
     one = field(trust)
     device, middle = one.device(), one.middle
@@ -361,7 +361,7 @@ def test_a_store_that_was_rolled_back_draws_nothing(trust: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
-def test_of_two_copies_one_goes_on(trust: str, tmp_path: Path) -> None:
+def test_only_first_of_two_copies_releases(trust: str, tmp_path: Path) -> None:
     path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
     one = field(trust, store=SQLiteStore(path), witness=witness)
     one.serve(10)
@@ -377,7 +377,7 @@ def test_of_two_copies_one_goes_on(trust: str, tmp_path: Path) -> None:
     assert len(second.totals()) == before
 
 
-def test_a_copy_does_not_settle_what_another_one_released(tmp_path: Path) -> None:
+def test_copy_cannot_settle_releases_of_another_copy(tmp_path: Path) -> None:
     path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
     field("central", store=SQLiteStore(path), witness=witness).store.close()
     shutil.copy(path, tmp_path / "twin.db")
@@ -407,7 +407,7 @@ def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moved", [-1, 1])
-def test_noise_that_does_not_go_on_where_releases_end_opens_nothing(moved: int) -> None:
+def test_noise_state_that_disagrees_with_releases_is_fenced(moved: int) -> None:
     one = field("joint")
     one.serve(2)
     one.middle.renew()
@@ -424,9 +424,7 @@ def test_noise_that_does_not_go_on_where_releases_end_opens_nothing(moved: int) 
 
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
-def test_a_store_with_another_release_than_was_drawn_opens_nothing(
-    trust: str, tmp_path: Path
-) -> None:
+def test_store_with_altered_release_is_fenced(trust: str, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     one = field(trust, store=SQLiteStore(path))
     one.serve(FIRST)
@@ -442,9 +440,7 @@ def test_a_store_with_another_release_than_was_drawn_opens_nothing(
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_store_that_stands_elsewhere_than_its_chain_ends_opens_nothing(
-    trust: str, ended: bool
-) -> None:
+def test_store_that_disagrees_with_its_chain_is_fenced(trust: str, ended: bool) -> None:
     one = field(trust)
     one.serve(FIRST)
     if ended:
@@ -471,9 +467,7 @@ def test_a_store_that_stands_elsewhere_than_its_chain_ends_opens_nothing(
 
 @pytest.mark.parametrize("trust", ["central", "shuffle"])
 @pytest.mark.parametrize("lost", [-1, 1])
-def test_a_cohort_with_other_reports_than_were_counted_is_not_released(
-    trust: str, lost: int
-) -> None:
+def test_cohort_with_miscounted_reports_is_not_released(trust: str, lost: int) -> None:
     """With one fewer, a cohort has less noise than was charged for."""
     store = SQLiteStore.memory()
     one = field(trust, store=store)
@@ -508,7 +502,7 @@ def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) 
 # 5. Fragile clocks.
 
 
-def test_of_reports_that_are_read_together_only_those_out_of_bounds_are_refused() -> None:
+def test_batch_of_reports_rejects_only_those_out_of_bounds() -> None:
     one = field("shuffle")
     good = [one.report() for _ in range(3)]
     bad = good[1][:-8] + (2**40).to_bytes(8, "little")
@@ -643,7 +637,7 @@ def test_a_chain_that_lost_a_line_has_another_head() -> None:
 # 10. Strangers.
 
 
-def test_strangers_get_nowhere() -> None:
+def test_malformed_and_foreign_reports_are_rejected() -> None:
     one = field("local")
     good = one.report()
     size = len(good)
@@ -789,7 +783,7 @@ def test_a_copied_folder_is_noticed(tmp_path: Path) -> None:
         assert still.users == 1
 
 
-def test_a_folder_is_not_taken_for_a_copy_after_a_kill_as_it_was_made(tmp_path: Path) -> None:
+def test_folder_killed_at_creation_is_not_mistaken_for_a_copy(tmp_path: Path) -> None:
     with bandit("joint", path=tmp_path / "b") as one:
         one.reward(one.decide(ARMS).id, 0.5)
     (tmp_path / "b" / "place").write_text("")
@@ -846,9 +840,7 @@ def test_a_budget_sees_reports_of_a_device_that_had_none(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("wrong", [-np.inf, np.nan])
 @pytest.mark.parametrize("policy", ["glm-greedy", "elimination"])
-def test_no_model_makes_a_bandits_own_code_play_what_is_not_allowed(
-    policy: str, wrong: float
-) -> None:
+def test_no_model_makes_library_code_play_masked_arms(policy: str, wrong: float) -> None:
     task = made("local", policy=policy)
     model = Learner(task).model
     arrays = {

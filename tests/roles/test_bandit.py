@@ -96,7 +96,7 @@ def test_many_decisions_wait_and_rewards_come_in_any_order() -> None:
     assert one.expire(time.time() + 61) == one.users == 20
 
 
-def test_a_reward_counts_until_another_or_the_default_was_counted() -> None:
+def test_reward_is_final_once_given_or_defaulted() -> None:
     one = bandit()
     first = one.decide(ARMS)
     one.reward(first.id, 1.0)
@@ -136,7 +136,7 @@ def test_errors_do_not_quote_what_users_said() -> None:
         assert "1.23" not in str(caught.value)
 
 
-def test_when_all_have_been_here_it_says_so() -> None:
+def test_decide_rejects_users_beyond_the_horizon() -> None:
     one = bandit("none", problem=dataclasses.replace(FACTS, horizon=3))
     serve(one, 3)
     assert one.users == 3
@@ -145,7 +145,7 @@ def test_when_all_have_been_here_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("trust", ["none", *TRUSTS])
-def test_it_lives_in_a_folder(trust: str, tmp_path: Path) -> None:
+def test_bandit_survives_a_kill_in_its_folder(trust: str, tmp_path: Path) -> None:
     folder = tmp_path / "bandit"
     one = bandit(trust, path=folder)
     serve(one, 55)
@@ -214,7 +214,7 @@ def test_there_is_no_bandit_in_an_empty_folder(tmp_path: Path) -> None:
         Bandit.open(tmp_path)
 
 
-def test_a_bandit_of_ones_own_is_named_again(tmp_path: Path) -> None:
+def test_reopening_custom_bandit_requires_its_policy(tmp_path: Path) -> None:
     policy = POLICIES["linucb"].build(FACTS, "tuned")
     with bandit("local", policy=policy, path=tmp_path / "b") as one:
         serve(one, 3)
@@ -259,7 +259,7 @@ def test_it_is_neither_copied_nor_forked() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
-def test_the_statement_says_who_must_keep_faith() -> None:
+def test_statement_names_the_parties_to_be_trusted() -> None:
     said = bandit("shuffle", guarantee=promise("shuffle", honest=(4, 5))).statement()
     assert "at least 4 in 5" in said
     assert "several times: 2:" in said
@@ -306,7 +306,7 @@ def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:
         deploy(policy="tsallis", problem=FACTS, guarantee=promise("local"))
 
 
-def test_what_is_named_in_another_ones_place_can_be_deployed_under_its_trusts() -> None:
+def test_policies_suggested_instead_can_be_deployed() -> None:
     with pytest.raises(InvalidValue, match="choose one of ") as caught:
         bandit(policy="dpe")
     named = str(caught.value).split("choose one of ")[1].split(", ")

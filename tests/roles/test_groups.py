@@ -94,7 +94,7 @@ def kept(store: Store, task: bytes) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
 @pytest.mark.parametrize("groups", [5, 999])
-def test_a_group_leaves_what_its_reports_leave_one_by_one(
+def test_group_leaves_the_same_state_as_single_reports(
     trust: str, groups: int, opened: Callable[[], Store]
 ) -> None:
     one = made("joint", horizon=100) if trust == "joint" else tiny(trust)
@@ -119,7 +119,7 @@ def test_a_group_leaves_what_its_reports_leave_one_by_one(
     assert sum(counts) == (found[0].releases if trust in ("joint", "central") else 0)
 
 
-def test_a_group_of_a_task_that_draws_holds_exact_totals_and_fresh_noise(
+def test_group_releases_exact_totals_with_fresh_noise(
     opened: Callable[[], Store],
 ) -> None:
     one, store = made("joint", horizon=100), opened()
@@ -155,7 +155,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("step", ["secret", "hide", "publish", "append", "change", "see"])
-def test_a_group_that_fails_leaves_nothing_and_its_noise_is_never_used(
+def test_failed_group_leaves_no_trace_and_never_reuses_noise(
     step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, store, dealer = made("joint", horizon=100), opened(), Dealer()
@@ -184,7 +184,7 @@ def test_a_group_that_fails_leaves_nothing_and_its_noise_is_never_used(
     Books.of(again.chain()).check(one)
 
 
-def test_where_random_bytes_repeat_noise_depends_on_all_totals_of_a_group() -> None:
+def test_noise_with_repeated_bytes_depends_on_all_group_totals() -> None:
     one = made("joint", horizon=100)
 
     def noise(sent: Sequence[bytes]) -> NDArray[np.int64]:

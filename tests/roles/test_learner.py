@@ -63,7 +63,7 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
 
 
 @pytest.mark.parametrize("mechanism", ["blt", "toeplitz", "tree", "doubling"])
-def test_the_noise_of_neighbouring_totals_is_that_of_each_by_itself(mechanism: str) -> None:
+def test_running_variance_matches_each_total_by_itself(mechanism: str) -> None:
     horizon = 3000 if mechanism == "doubling" else 600
     facts = dataclasses.replace(FACTS, horizon=horizon)
     common: Any = {"problem": facts, "guarantee": promise("joint"), "window_s": 0}

@@ -64,7 +64,7 @@ def _record_primitives(deployment: Deployment) -> set[str]:
     return set(_primitives(traced.jaxpr))
 
 
-def test_records_of_deployed_policies_have_no_loops_that_data_ends() -> None:
+def test_deployed_records_have_no_data_dependent_loops() -> None:
     found = {policy: _deployable(policy) for policy in POLICIES}
     records = {name: _record_primitives(one) for name, one in found.items() if one is not None}
     assert len(records) >= 9

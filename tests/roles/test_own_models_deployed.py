@@ -62,7 +62,7 @@ def test_without_noise_it_ends_with_the_arm_that_pays() -> None:
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
-def test_a_device_recomputes_what_its_noise_keeps(trust: str) -> None:
+def test_device_recomputes_guarantee_of_disjoint_task(trust: str) -> None:
     task = deploy(policy="best", problem=FACTS, guarantee=promise(trust)).task
     assert isinstance(task.program, OwnModels)
     assert check(Task.read(task.data)).recomputed
@@ -86,7 +86,7 @@ def test_a_task_says_whether_arms_have_models_of_their_own() -> None:
     assert deployed(Task.read(made.task.data)).problem == shared
 
 
-def test_a_task_that_hides_its_own_models_is_played_by_its_program() -> None:
+def test_device_follows_program_when_task_hides_disjoint_models() -> None:
     made = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
     task = dataclasses.replace(made.task, problem={**made.task.problem, "own": 0})
     bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
@@ -116,7 +116,8 @@ def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen[0][0], encode(program, USER[2], 2, 1.0))
 
 
-def test_names_of_arms_are_refused_since_their_order_is_their_model() -> None:
+def test_arm_names_are_rejected_for_disjoint_models() -> None:
+    """The order of the arms selects their models."""
     bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
     with pytest.raises(InvalidValue, match="known by the number of its row"):
         bandit.decide({"a": [0.3, -0.4, 0.5], "b": [0.3, -0.4, 0.5]})
@@ -134,7 +135,7 @@ def test_the_library_reports_what_the_light_device_reports(public: bool) -> None
     np.testing.assert_allclose(found, encode(program, given[:3], 3, 1.0), rtol=1e-14)
 
 
-def test_a_bandit_of_ones_own_may_be_given_as_an_object() -> None:
+def test_bandit_accepts_policy_object() -> None:
     policy = dataclasses.replace(OwnSampling.of(FACTS), exploration=0.5)
     bandit = Bandit(policy=policy, problem=FACTS, guarantee=promise("central"), window_s=0)
     choice = bandit.decide(USER)

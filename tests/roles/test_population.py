@@ -220,7 +220,7 @@ def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust
     assert one.middle.close().epsilon <= 8.0 * (1 + 1e-9)
 
 
-def test_after_the_end_nobody_is_asked_and_groups_that_never_were_cost_nothing() -> None:
+def test_population_end_stops_reports_and_frees_unused_groups() -> None:
     one = town("pe", "central", numbers={"width": 0.5})
     for _ in one.phases():
         pass
@@ -232,7 +232,7 @@ def test_after_the_end_nobody_is_asked_and_groups_that_never_were_cost_nothing()
     assert [receipt.used for receipt in receipts].count(0) == len(receipts) - len(one.totals())
 
 
-def test_groups_have_equal_sizes_on_surviving_actions_whatever_the_design() -> None:
+def test_groups_are_equal_on_surviving_actions_for_any_design() -> None:
     acting = task_for("pe", "central").by_phases
     state = acting.init({})
     state = dataclasses.replace(state, allowed=jnp.asarray([True, False, True, False]))
@@ -374,9 +374,7 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("policy", BY_DAY)
-def test_a_release_is_the_sum_of_its_group_and_the_noise_of_its_trust(
-    policy: str, trust: str
-) -> None:
+def test_release_is_sum_of_its_group_plus_noise_of_its_trust(policy: str, trust: str) -> None:
     one = town(policy, trust)
     label = one.middle.status().label
     reports = [one.report() for _ in range(one.made.task.need(label))]
@@ -411,7 +409,7 @@ def test_a_client_answers_once_in_a_task() -> None:
     assert device.due() == ()
 
 
-def test_a_client_whose_made_report_was_refused_is_not_asked_again() -> None:
+def test_client_with_rejected_report_cannot_join_again() -> None:
     one = town("dpe", "local")
     device = one.device()
     place = device.join(one.learner.model, one.middle.status())
@@ -454,7 +452,7 @@ def test_a_client_whose_store_is_restored_counts_once(
         assert sum(at.counts().values()) == (1 if later == "same group" else 0)
 
 
-def test_ids_of_reports_tell_clients_of_one_task_apart_and_nothing_else() -> None:
+def test_report_ids_identify_clients_only_within_one_task() -> None:
     """In two tasks one client has two names, which only its secret connects."""
     one, other = town("pe", "local"), town("pe", "local", name="another")
     pending, ids = Pending(), set()
@@ -572,7 +570,7 @@ def test_a_model_of_another_phase_is_refused() -> None:
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_device_recomputes_what_its_noise_keeps(policy: str, trust: str) -> None:
+def test_device_recomputes_guarantee_of_phased_task(policy: str, trust: str) -> None:
     made_task = task_for(policy, trust).task
     checked = Device(made_task).checked
     assert checked.recomputed
@@ -647,7 +645,7 @@ def test_unsigned_phases_have_the_coins_of_the_smallest_group(policy: str) -> No
     assert Device(deployment.task).checked.recomputed
 
 
-def test_a_task_with_other_groups_or_fewer_coins_is_another_or_none() -> None:
+def test_task_with_other_groups_or_fewer_coins_is_rejected() -> None:
     task = task_for("pe", "shuffle").task
     program: Any = task.program
     with pytest.raises(InvalidValue, match="whole groups"):

@@ -39,7 +39,7 @@ def rows(seed: int) -> Any:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("own", [False, True])
-def test_the_task_is_that_of_short_features_but_for_the_projection(trust: str, own: bool) -> None:
+def test_task_equals_that_of_short_features_except_projection(trust: str, own: bool) -> None:
     long, short = (
         dataclasses.replace(facts, own=facts.dim if own else 0) for facts in (FACTS, SHORT)
     )
@@ -52,7 +52,7 @@ def test_the_task_is_that_of_short_features_but_for_the_projection(trust: str, o
     assert again.task == made.task
 
 
-def test_a_task_has_one_spelling_and_names_no_projection_where_there_is_none() -> None:
+def test_task_has_one_encoding_that_omits_a_missing_projection() -> None:
     task = deploy(policy="linucb", problem=SHORT, guarantee=promise("joint")).task
     tree = canonical.read(task.data)
     assert "projection" not in tree

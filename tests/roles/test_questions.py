@@ -101,7 +101,7 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.nightly
 @pytest.mark.parametrize("estimator", ["importance", "reduced-variance"])
 @double_precision
-def test_tsallis_is_unbiased_with_eight_questions_open_and_only_with_its_memo(
+def test_tsallis_with_open_queries_is_unbiased_only_with_memo(
     estimator: Any,
 ) -> None:
     """Eight arms are drawn, then eight reports come: the mean estimate is eight times the loss."""
@@ -129,7 +129,7 @@ def test_tsallis_is_unbiased_with_eight_questions_open_and_only_with_its_memo(
 
 
 @pytest.mark.parametrize("name", ["one-point", "one-point-smooth"])
-def test_a_step_goes_along_the_question_that_was_asked_wherever_one_stands_by_then(
+def test_step_follows_its_query_after_the_learner_has_moved(
     name: str,
 ) -> None:
     """The answer to the first question comes last, when the learner stands elsewhere."""
@@ -184,7 +184,7 @@ def test_lil_ucb_asks_one_at_a_time() -> None:
         server.take([answer(server, only)])
 
 
-def test_elimination_stays_valid_when_answers_to_a_dropped_arm_come_late() -> None:
+def test_elimination_survives_late_answers_of_a_dropped_arm() -> None:
     server = served(made("successive-elimination", trust="none", horizon=2000))
     late, device = [], Device(server.task)
     while not (dropped := not server.state.alive[0]):
@@ -241,7 +241,7 @@ def test_a_domain_that_a_task_cannot_name_is_refused(change: dict[str, Any]) -> 
         deployed(Task.read(canonical.write(tree)))
 
 
-def test_a_task_with_less_noise_than_it_promises_is_refused_by_everyone() -> None:
+def test_task_with_less_noise_than_guaranteed_is_rejected_by_all() -> None:
     tree = canonical.read(made().task.data)
     tree["noise"][0]["bias"] = 2**31 - 1
     bold = Task.read(canonical.write(tree))
@@ -276,7 +276,7 @@ def test_each_task_has_its_role() -> None:
         Bandit(policy="ucb", problem=problem, guarantee=promise, window_s=0)
 
 
-def test_a_bandit_of_ones_own_is_deployed_and_found_again() -> None:
+def test_custom_policy_is_deployed_and_recognized() -> None:
     plain: Any = made("ucb").policy
     wide = dataclasses.replace(plain, width=3.0)
     task = made(wide)
@@ -310,7 +310,7 @@ def test_never_more_questions_than_users_were_paid_for() -> None:
     assert server.status().state == "closed"
 
 
-def test_however_many_questions_are_open_asking_reads_those_alone_that_it_asks_again(
+def test_ask_reads_only_expired_queries_of_all_open_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, read, real = Clock(), list[Stored](), SQLReader._questions
@@ -344,14 +344,14 @@ def test_a_clock_without_a_time_asks_nobody(moment: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [2**31, 2**63, 2**70])
-def test_more_questions_than_numbers_of_a_store_are_all(count: int, tmp_path: Path) -> None:
+def test_ask_beyond_integer_range_of_store_returns_all_queries(count: int, tmp_path: Path) -> None:
     with contextlib.closing(SQLiteStore(tmp_path / "q.db")) as store:
         server = served(made(horizon=3), store=store)
         assert len(server.ask(count)) == 3
         assert server.ask(count) == ()
 
 
-def test_a_question_has_one_answer_and_a_repeated_one_counts_once() -> None:
+def test_query_takes_one_answer_and_counts_a_repeat_once() -> None:
     server = served(made("ucb"))
     (question,) = server.ask()
     first, second = (forged(server, question.id, bit) for bit in (1, 0))
@@ -376,7 +376,7 @@ def test_an_answer_to_nobodys_question_is_refused() -> None:
     assert server.releases() == ()
 
 
-def test_an_unanswered_question_is_asked_of_someone_else_and_a_late_answer_is_refused() -> None:
+def test_expired_query_is_reassigned_and_late_answer_rejected() -> None:
     clock = Clock()
     server = served(made(horizon=2), clock=clock, patience_s=60)
     lost, kept = server.ask(2)
@@ -500,7 +500,7 @@ def test_the_chain_is_verified_from_its_lines_alone() -> None:
 # A device and a server that does not keep to the protocol.
 
 
-def test_asked_again_and_again_a_device_answers_once_and_pays_once(tmp_path: Path) -> None:
+def test_device_answers_and_charges_a_repeated_query_once(tmp_path: Path) -> None:
     server = served(made())
     (question,) = server.ask()
     path, reports = tmp_path / "device.db", set()
@@ -533,7 +533,7 @@ def test_a_users_own_budget_ends_what_a_server_may_ask() -> None:
     assert device.spent().epsilon == pytest.approx(3.0)
 
 
-def test_a_promise_that_does_not_pay_begins_nothing() -> None:
+def test_task_beyond_its_guarantee_is_not_stored() -> None:
     task, store = made(), SQLiteStore.memory()
     less = dataclasses.replace(task.guarantee, epsilon=0.5)
     with pytest.raises(BudgetExceeded):

@@ -384,7 +384,7 @@ def test_accepted_report_is_near_a_statistic(program: Optimist) -> None:
 
 
 @pytest.mark.parametrize("trust", ["none", "joint", "central"])
-def test_middle_refuses_a_corner_of_the_box(trust: str) -> None:
+def test_aggregator_rejects_corner_of_the_box(trust: str) -> None:
     place = field(trust)
     (noise,) = place.task.noise
     assert isinstance(noise, Statistic)

@@ -98,7 +98,7 @@ def test_a_statement_says_what_a_restored_backup_does(tmp_path: Path) -> None:
     assert "Restoring" not in restarted("none", tmp_path / "none", None, is_saved=True)
 
 
-def test_a_witness_that_a_link_leads_into_the_folder_is_warned_about(tmp_path: Path) -> None:
+def test_witness_linked_into_the_folder_raises_warning(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     path, witness = tmp_path / "link" / "b", tmp_path / "disk" / "b" / "witness"

@@ -130,7 +130,7 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_what_the_learner_is_told_of_the_noise_is_what_the_simulation_states(trust: str) -> None:
+def test_deployed_learner_gets_the_noise_of_the_simulation(trust: str) -> None:
     one = field(trust)
     one.serve(100)
     (total,) = one.learner._sums.values()
@@ -164,9 +164,7 @@ def promised(trust: str) -> Guarantee:
 
 @pytest.mark.parametrize("trust", ["none", "local", "shuffle", "central"])
 @pytest.mark.parametrize("name", ["dpe", "dpe-fixed-u", "pe"])
-def test_a_population_is_deployed_as_it_is_simulated_but_for_equal_groups(
-    name: str, trust: str
-) -> None:
+def test_deployed_population_matches_simulation_but_equal_groups(name: str, trust: str) -> None:
     """The same numbers, the same phases; with one action in a group, clients but for rounding."""
     facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
     made = deploy(policy=name, problem=facts, guarantee=guard.guarantee)

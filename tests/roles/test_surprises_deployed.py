@@ -61,7 +61,7 @@ def test_a_task_by_another_rule_is_refused_everywhere() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["best", "gaussian", "laplace", "shortlist", "compass"])
-def test_roles_serve_users_within_bounds_for_what_was_asked(mechanism: str) -> None:
+def test_roles_serve_residual_reports_within_bounds_and_budget(mechanism: str) -> None:
     one = field("local", policy="sampling", mechanism=mechanism)
     device = one.device()
     assert device.checked.recomputed
@@ -74,7 +74,7 @@ def test_roles_serve_users_within_bounds_for_what_was_asked(mechanism: str) -> N
     assert 0.999 < one.middle.spent().epsilon <= 1.0
 
 
-def test_what_the_learner_is_told_of_the_noise_is_what_the_simulation_states() -> None:
+def test_deployed_residual_learner_gets_noise_of_the_simulation() -> None:
     one = field("local", policy="sampling")
     one.serve(30)
     (total,) = one.learner._sums.values()
@@ -156,7 +156,7 @@ def test_a_bandit_in_memory_draws_ahead_and_uses_each_list_once() -> None:
 
 
 @pytest.mark.parametrize("trust", ["none", "joint", "shuffle"])
-def test_surprises_are_deployed_where_every_report_has_its_own_noise(trust: str) -> None:
+def test_residuals_are_deployed_only_with_noise_per_report(trust: str) -> None:
     surprising = LinearSampling.of(FACTS, trust="local")
     assert deploy(policy=surprising, problem=FACTS, guarantee=promise("local")).task.size == 5
     with pytest.raises(InvalidValue, match="built to report surprises"):

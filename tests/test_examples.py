@@ -32,7 +32,7 @@ def test_a_bandit_in_one_process_goes_on_where_it_was(
 
 
 @pytest.mark.nightly
-def test_so_do_processes_of_their_own(tmp_path: Path) -> None:
+def test_one_process_example_resumes_in_a_new_process(tmp_path: Path) -> None:
     for users in (50, 85):
         assert f"{users} of 2000 users" in told(str(DOCS / "one_process.py"), str(tmp_path / "it"))
 

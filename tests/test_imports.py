@@ -66,7 +66,7 @@ print(heavy)
         ("kerchief.stores", ("kerchief.roles", "kerchief.policies", *_HEAVY_BUT_NUMPY)),
     ],
 )
-def test_a_room_below_brings_in_none_above(room: str, above: tuple[str, ...]) -> None:
+def test_lower_package_imports_no_higher_package(room: str, above: tuple[str, ...]) -> None:
     """What a phone or a store needs is light, whichever module of it comes first."""
     code = f"""
 import importlib, pkgutil, sys
@@ -110,7 +110,7 @@ print(json.dumps({"same": same, "index": made()}))
     return said
 
 
-def test_importing_everything_changes_nothing_and_computes_nothing(
+def test_import_of_everything_changes_no_setting_and_runs_no_jax(
     imported: dict[str, Any],
 ) -> None:
     assert imported["same"]

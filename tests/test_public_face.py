@@ -35,7 +35,7 @@ def _typed() -> dict[str, str]:
     }
 
 
-def test_what_is_offered_is_what_is_documented() -> None:
+def test_public_names_equal_documented_names() -> None:
     assert set(kerchief.__all__) == _documented()
     assert len(kerchief.__all__) == len(set(kerchief.__all__))
     assert set(dir(kerchief)) == {*kerchief.__all__, "__version__"}

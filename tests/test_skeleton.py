@@ -24,7 +24,9 @@ def skeleton() -> Iterator[Any]:
         yield importlib.import_module("skeleton_policy")
 
 
-def test_it_runs_as_it_says(skeleton: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skeleton_example_runs_as_documented(
+    skeleton: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     skeleton.main()
     told = capsys.readouterr().out
     assert told.count("regret") == 3
@@ -38,7 +40,7 @@ def test_it_shows_every_member_of_the_contract(skeleton: Any) -> None:
     assert all(inspect.getdoc(one) for one in own.values())
 
 
-def test_it_is_held_to_the_laws_from_outside_the_package(skeleton: Any) -> None:
+def test_skeleton_is_checked_from_outside_the_package(skeleton: Any) -> None:
     report = check(skeleton.AlongTheMean, trusts=["local"])
     kept = {one.law for one in report.outcomes if one.result == "kept"}
     assert {"learner is blind", "statistics obey their bound", "refusal leaves no trace"} <= kept

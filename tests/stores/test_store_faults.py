@@ -103,7 +103,9 @@ def test_a_store_is_opened_again_as_it_was(shared: str) -> None:
     store.close()
 
 
-def test_whoever_waits_too_long_is_told(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_that_waits_too_long_raises_error(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.05)
     settings = ("SET lock_timeout = '50ms'", *postgres._SETTINGS[1:])
     monkeypatch.setattr(postgres, "_SETTINGS", settings)
@@ -383,7 +385,7 @@ def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
     assert store._tasks[TASK] == before
 
 
-def test_an_interrupt_while_steps_are_taken_back_leaves_no_trace_in_memory() -> None:
+def test_interrupt_during_rollback_leaves_no_trace_in_memory() -> None:
     store = MemoryStore()
     begin(store)
     before, again = copy.deepcopy(store._tasks[TASK]), iter([True])

@@ -52,7 +52,7 @@ def _cut_short(store: Store, name: str) -> None:
 
 
 @LENT
-def test_whoever_comes_next_waits_for_what_was_left_open(store: Store, name: str) -> None:
+def test_next_thread_waits_for_an_interrupted_transaction(store: Store, name: str) -> None:
     done = threading.Event()
 
     def other() -> None:
@@ -79,7 +79,7 @@ def test_whoever_comes_next_waits_for_what_was_left_open(store: Store, name: str
 
 
 @LENT
-def test_no_thread_is_shut_out_by_what_another_closes(store: Store, name: str) -> None:
+def test_transaction_closed_by_another_thread_blocks_nobody(store: Store, name: str) -> None:
     kept: list[BaseException] = []
     one_generator = type(store).__name__ == "MemoryStore"
     try:
@@ -118,7 +118,7 @@ def test_of_two_interrupts_none_leaves_a_transaction_open(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("step", [_SQLiteLink.end, SQLiteStore._scrub])
-def test_what_an_interrupt_kept_from_being_overwritten_is_next_time(
+def test_overwrite_stopped_by_interrupt_happens_next_time(
     tmp_path: Path, step: FunctionType
 ) -> None:
     store = SQLiteStore(tmp_path / "store.db")

@@ -279,7 +279,7 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
         assert reader.open_questions() == 0
 
 
-def test_nothing_is_committed_after_a_failure_that_someone_swallowed(store: Store) -> None:
+def test_swallowed_failure_prevents_the_commit(store: Store) -> None:
     def swallowing() -> None:
         with store.transaction(TASK) as transaction:
             transaction.see([(_A, 0)], epoch=0)

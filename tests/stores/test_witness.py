@@ -60,7 +60,7 @@ def test_a_witness_that_forgot_is_no_witness(witness: Witness) -> None:
         witness.swap(_TASK, _A, _B)
 
 
-def test_of_eight_copies_one_goes_on(witness: Witness) -> None:
+def test_only_one_of_eight_copies_advances_the_witness(witness: Witness) -> None:
     witness.swap(_TASK, None, _A)
     fenced: list[int] = []
 

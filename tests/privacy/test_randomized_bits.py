@@ -429,9 +429,9 @@ class TestBatch:
             return tuple(cost / 2 for cost in glimpsed_costs(users, bits, keep, tail))
 
         monkeypatch.setattr(randomized_bits, "glimpsed_costs", elsewhere)
-        randomized_bits._kept.cache_clear()
+        randomized_bits._search_keep.cache_clear()
         event = bits_keep(0.5, 1e-6, **asked)
-        randomized_bits._kept.cache_clear()
+        randomized_bits._search_keep.cache_clear()
         assert bits_epsilon(event, 1e-6) <= 0.5
         assert event.keep == pytest.approx(expected.keep, rel=2e-3)
 
@@ -439,9 +439,9 @@ class TestBatch:
         asked: dict[str, Any] = {"users": 800, "bits": 8, "sensitivity": ROOT, "dimension": 5}
         expected = bits_keep(1.0, 1e-5, **asked)
         monkeypatch.setattr(randomized_bits, "glimpsed_costs", shift_costs)
-        randomized_bits._kept.cache_clear()
+        randomized_bits._search_keep.cache_clear()
         assert bits_keep(1.0, 1e-5, **asked) == expected
-        randomized_bits._kept.cache_clear()
+        randomized_bits._search_keep.cache_clear()
 
     def test_with_a_generous_promise_nearly_every_bit_is_kept(self) -> None:
         event = bits_keep(500.0, 1e-6, users=10, bits=1, sensitivity=1.0, dimension=1)

@@ -43,8 +43,8 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
     gain = math.exp(epsilon) * math.expm1(local_epsilon - epsilon)
     loss = math.expm1(local_epsilon + epsilon)
     first, law = binomial_law(reports, 2 / (math.exp(local_epsilon) + 1))
-    typed = np.arange(first, first + law.size)
-    above, below = _means(typed, loss / (gain + loss))
+    clones = np.arange(first, first + law.size)
+    above, below = _compute_half_means(clones, loss / (gain + loss))
     body = law @ np.maximum(gain * above - loss * below, 0.0)
     terms = law @ (gain * above + loss * below)
     total = float(body + _GUARD * terms) / reports + _LEFT_OUT * math.exp(local_epsilon)
@@ -62,21 +62,21 @@ def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:
     return low
 
 
-def _means(typed: NDArray[np.int64], part: float) -> tuple[Floats, Floats]:
-    """The means of A and of B where A is above its part of A + B, for each value of A + B.
+def _compute_half_means(clones: NDArray[np.int64], share: float) -> tuple[Floats, Floats]:
+    """Return the means of A and B where A exceeds a share of A + B, by the value of A + B.
 
     With N fair coins, the mean of A over A ≥ k is N/2 times the chance of k − 1 or more heads
     among N − 1 coins, and that of B = N − A is N/2 times the chance of k or more.
     """
-    least_heads = np.floor(part * typed) + 1
-    coins = np.maximum(typed - 1, 0)
-    above = typed / 2 * _at_least(least_heads - 1, coins)
-    below = typed / 2 * _at_least(least_heads, coins)
+    least_heads = np.floor(share * clones) + 1
+    coins = np.maximum(clones - 1, 0)
+    above = clones / 2 * _compute_tail_chance(least_heads - 1, coins)
+    below = clones / 2 * _compute_tail_chance(least_heads, coins)
     return above, below
 
 
-def _at_least(heads: Floats, coins: NDArray[np.int64]) -> Floats:
-    """The chance of that many heads or more among fair coins."""
+def _compute_tail_chance(heads: Floats, coins: NDArray[np.int64]) -> Floats:
+    """Return the chance of at least so many heads among fair coins."""
     inside = np.clip(heads, 1, np.maximum(coins, 1))
     tails: Floats = beta_tail(inside, coins)
     return np.where(heads < 1, 1.0, np.where(heads > coins, 0.0, tails))

@@ -1,4 +1,4 @@
-"""What a sum of fair coins costs as noise: exactly scanned, and compared with the Gaussian.
+"""Privacy cost of a sum of fair coins as noise, scanned and compared with the Gaussian.
 
 Theorems and proofs are in `binomial.md`.
 """
@@ -34,7 +34,7 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
     window = _window(event)
     if window >= half:
         return Slack(stretch=math.inf, shift=math.inf, tail=0.0, outside=1.0)
-    steepest = _steepest(window, half)
+    slope = _bound_slope(window, half)
     gaussian = discrete_slack.slack(
         DiscreteGaussian(
             sensitivity=event.sensitivity, scale=event.scale, dimension=event.dimension
@@ -44,10 +44,10 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
     )
     stretch = n * window**2 / (half * (2 * half + 1))
     # One release moves its coordinates by at most √n · sensitivity in the sum of absolute values.
-    moved = count * math.sqrt(event.dimension) * event.sensitivity
+    distance = count * math.sqrt(event.dimension) * event.sensitivity
     return Slack(
         stretch=stretch + gaussian.stretch,
-        shift=moved * steepest + gaussian.shift,
+        shift=distance * slope + gaussian.shift,
         tail=0.0,
         outside=n * _tail(),
     )
@@ -69,10 +69,12 @@ def binomial_renyi(event: Binomial) -> Renyi:
     worst = np.zeros(len(ORDERS))
     for shift in range(1, math.floor(event.sensitivity) + 1):
         # Outcomes x with x and x − shift inside the window: both laws are positive there.
-        moved, still = logs[: len(logs) - shift], logs[shift:]
-        moments = np.array([peak + _log_sum(still + a * (moved - still)) for a in ORDERS])
-        each = (moments + _GUARD) / (orders - 1)
-        worst = np.maximum(worst, each / shift**2)
+        shifted, unshifted = logs[: len(logs) - shift], logs[shift:]
+        moments = np.array(
+            [peak + _add_logs(unshifted + a * (shifted - unshifted)) for a in ORDERS]
+        )
+        divergences = (moments + _GUARD) / (orders - 1)
+        worst = np.maximum(worst, divergences / shift**2)
     values = tuple(float(value) for value in worst * event.sensitivity**2)
     return Renyi(values=values, tail=min(1.0, event.dimension * _tail()))
 
@@ -88,9 +90,10 @@ def log_ratios(half: int, window: int) -> NDArray[np.float64]:
     return np.concatenate([right[::-1], [0.0], right])
 
 
-def _log_sum(logs: NDArray[np.float64]) -> float:
-    most = float(logs.max())
-    return most + math.log(float(np.exp(logs - most).sum()))
+def _add_logs(logs: NDArray[np.float64]) -> float:
+    """Return the log of the sum of numbers that are given by their logs."""
+    largest = float(logs.max())
+    return largest + math.log(float(np.exp(logs - largest).sum()))
 
 
 def _log_peak(half: int) -> float:
@@ -101,6 +104,7 @@ def _log_peak(half: int) -> float:
 
 
 def _window(event: Binomial) -> int:
+    """Return the largest outcome that is scanned; any beyond is charged as probability."""
     return WINDOW * event.scale + math.floor(event.sensitivity)
 
 
@@ -109,8 +113,8 @@ def _tail() -> float:
     return 4.0 * math.exp(-(WINDOW**2) / 2)
 
 
-def _steepest(window: int, half: int) -> float:
-    """The most by which the log of binomial over Gaussian changes from one integer to the next."""
-    place = (2 * window - 1) / (2 * half + 1)
-    up = (2 * window - 1) / (half * (2 * half + 1))
-    return max(up, 2 / 3 * place**3 / (1 - place**2))
+def _bound_slope(window: int, half: int) -> float:
+    """Bound the change of log(binomial / Gaussian) from one integer to the next."""
+    ratio = (2 * window - 1) / (2 * half + 1)
+    upward = (2 * window - 1) / (half * (2 * half + 1))
+    return max(upward, 2 / 3 * ratio**3 / (1 - ratio**2))

@@ -114,7 +114,7 @@ def leaves(events: Iterable[Event]) -> Counter[Event]:
         match event:
             case kinds.Repeated():
                 inner = leaves([event.event])
-                counts += Counter({one: event.count * times for one, times in inner.items()})
+                counts += Counter({part: event.count * times for part, times in inner.items()})
             case kinds.Composed():
                 counts += leaves(event.events)
             case kinds.Nothing():
@@ -133,22 +133,22 @@ def to_dp_event(event: Event) -> Any:
     distances already. Discrete Gaussians and pure mechanisms have no exact word there and become
     the zCDP that they satisfy: an upper bound. Sums of coins have no word at all, and are refused.
     """
-    words = dp_events()
+    module = dp_events()
     match event:
         case kinds.Nothing():
-            return words.NoOpDpEvent()
+            return module.NoOpDpEvent()
         case kinds.NonPrivate():
-            return words.NonPrivateDpEvent()
+            return module.NonPrivateDpEvent()
         case kinds.Gaussian():
-            return words.GaussianDpEvent(event.noise_multiplier)
+            return module.GaussianDpEvent(event.noise_multiplier)
         case kinds.Laplace():
-            return words.LaplaceDpEvent(event.noise_multiplier)
+            return module.LaplaceDpEvent(event.noise_multiplier)
         case kinds.DiscreteGaussian() | kinds.RandomizedResponse() | kinds.Zcdp():
-            return words.ZCDpEvent(_rho(event))
+            return module.ZCDpEvent(_rho(event))
         case kinds.Repeated():
-            return words.SelfComposedDpEvent(to_dp_event(event.event), event.count)
+            return module.SelfComposedDpEvent(to_dp_event(event.event), event.count)
         case kinds.Composed():
-            return words.ComposedDpEvent([to_dp_event(part) for part in event.events])
+            return module.ComposedDpEvent([to_dp_event(part) for part in event.events])
     raise UnsupportedEvent(f"no translation for {event!r}")
 
 
@@ -196,7 +196,7 @@ def _profile(event: Event) -> Renyi:
 
 
 def _slack(counts: Counts) -> Slack:
-    """What discrete noise costs beyond the continuous noise that it stands for."""
+    """Return what discrete noise costs beyond the continuous noise that it stands for."""
     parts = [slack(event, n) for event, n in counts if isinstance(event, kinds.DiscreteGaussian)]
     parts += [binomial_slack(event, n) for event, n in counts if isinstance(event, kinds.Binomial)]
     stretch, shift, tail, outside = (math.fsum(part[i] for part in parts) for i in range(4))
@@ -219,7 +219,7 @@ def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, .
     parts = [_losses(event, grid).self_compose(n) for event, n in counts if _pure(event)]
     if precision:
         parts.append(_losses(kinds.Gaussian(noise_multiplier=precision**-0.5), grid))
-    return (curves.LossCurve(losses=reduce(lambda whole, part: whole.compose(part), parts)),)
+    return (curves.LossCurve(losses=reduce(lambda total, part: total.compose(part), parts)),)
 
 
 # One report and two of them are made of the same losses, which take a second to write down.

@@ -48,12 +48,12 @@ def renyi_of_rho(rho: float) -> Renyi:
 
 def renyi_sum(profiles: Iterable[tuple[Renyi, int]]) -> Renyi:
     """The profile of several mechanisms on the same user, each so many times."""
-    counted = list(profiles)
+    counts = list(profiles)
     values = tuple(
-        math.fsum(profile.values[i] * count for profile, count in counted)
+        math.fsum(profile.values[i] * count for profile, count in counts)
         for i in range(len(ORDERS))
     )
-    return Renyi(values=values, tail=math.fsum(p.tail * count for p, count in counted))
+    return Renyi(values=values, tail=math.fsum(p.tail * count for p, count in counts))
 
 
 class Curve(abc.ABC):
@@ -132,8 +132,8 @@ class PureCurve(Curve):
 
     def epsilon(self, delta: float) -> float:
         """Return the ε of randomized response with ε₀, the worst of its kind."""
-        kept = 1.0 - delta * (1.0 + math.exp(-self.total))
-        return max(0.0, self.total + math.log(kept)) if kept > 0 else 0.0
+        remainder = 1.0 - delta * (1.0 + math.exp(-self.total))
+        return max(0.0, self.total + math.log(remainder)) if remainder > 0 else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of randomized response with ε₀, the worst of its kind."""

@@ -197,16 +197,16 @@ def event_from_dict(data: Mapping[str, object]) -> Event:
         raise CodecError(f"the fields of a {kind!r} event do not fit: {error}") from error
 
 
-def _an_event(name: str, value: object) -> None:
+def _check_event(name: str, value: object) -> None:
     if not isinstance(value, Event):
         raise InvalidValue(f"{name} holds {value!r}; it must be an event")
 
 
-def _some_events(name: str, values: object) -> None:
+def _check_events(name: str, values: object) -> None:
     if not isinstance(values, tuple):
         raise InvalidValue(f"{name} is a {type(values).__name__}; it must be a tuple")
     for value in values:
-        _an_event(name, value)
+        _check_event(name, value)
 
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
@@ -217,8 +217,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "scale": partial(whole, high=MOST_SCALE),
     "dimension": partial(whole, high=MOST_SCALE),
     "count": partial(whole, low=0, high=MOST_SCALE),
-    "event": _an_event,
-    "events": _some_events,
+    "event": _check_event,
+    "events": _check_events,
 }
 
 
@@ -226,7 +226,7 @@ def _encode(value: object) -> object:
     if isinstance(value, Event):
         return value.to_dict()
     if isinstance(value, tuple):
-        return [_encode(item) for item in value]
+        return [_encode(element) for element in value]
     return value
 
 
@@ -234,5 +234,5 @@ def _decode(value: object) -> object:
     if isinstance(value, Mapping):
         return event_from_dict(value)
     if isinstance(value, list):
-        return tuple(_decode(item) for item in value)
+        return tuple(_decode(element) for element in value)
     return value

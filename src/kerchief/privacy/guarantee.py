@@ -102,8 +102,8 @@ class Guarantee:
         if at_least("delta", self.delta, 0.0) > 0:
             between("delta", self.delta, 0.0, 1.0)
         one_of("adjacency", self.adjacency, ADJACENCIES)
-        word = isinstance(self.unit, str) and self.unit.isprintable()
-        if not (word and 0 < len(self.unit) <= MOST_UNIT):
+        is_printable = isinstance(self.unit, str) and self.unit.isprintable()
+        if not (is_printable and 0 < len(self.unit) <= MOST_UNIT):
             raise InvalidValue(
                 f"unit is no printable text of at most {MOST_UNIT} letters; name what is "
                 "protected, such as 'user'"
@@ -133,7 +133,7 @@ class Guarantee:
             )
 
     def counted(self, users: int) -> int:
-        """How many users of a cohort add noise that counts, at least.
+        """Return how many users of a cohort add noise that counts, at least.
 
         >>> Guarantee(epsilon=1.0, delta=1e-5, trust="shuffle", honest=(4, 5)).counted(300)
         240
@@ -154,13 +154,13 @@ class Guarantee:
 reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
-            return f"no differential privacy, {over or self._over()}"
+            return f"no differential privacy, {over or self._describe_rounds()}"
         *first, last = (f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
         epsilons = f"{', '.join(first)} or {last}" if first else last
         return (
             f"(epsilon={epsilons}, delta={self.delta:.6g}) {self.trust} "
             f"differential privacy for one {self.unit}'s {protected}, "
-            f"replaced by any other, {over or self._over()}"
+            f"replaced by any other, {over or self._describe_rounds()}"
         )
 
     def statement(self, *, protected: str = WHOLE_RECORD) -> str:
@@ -170,9 +170,14 @@ reward, replaced by any other, over 20000 rounds"
         This run keeps no privacy promise, over any number of rounds. It protects from nobody.
         """
         if self.trust is Trust.NONE:
-            return f"This run keeps no privacy promise, {self._over()}. {_FROM_WHOM[self.trust]}"
-        from_whom = _FROM_WHOM[self.trust] + self._as_long()
-        return " ".join((self._what(protected), from_whom, self._not(protected)))
+            return (
+                f"This run keeps no privacy promise, {self._describe_rounds()}. "
+                f"{_FROM_WHOM[self.trust]}"
+            )
+        from_whom = _FROM_WHOM[self.trust] + self._describe_reliance()
+        return " ".join(
+            (self._describe_protection(protected), from_whom, self._describe_limits(protected))
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary; an infinite ε is written as the word "inf"."""
@@ -201,29 +206,29 @@ reward, replaced by any other, over 20000 rounds"
                     unit=unit,
                     adjacency=adjacency,
                     rounds=rounds,
-                    honest=_part(rest.get("honest", [1, 1])),
-                    excluded=_part(rest.get("excluded", [0, 1])),
+                    honest=_read_fraction(rest.get("honest", [1, 1])),
+                    excluded=_read_fraction(rest.get("excluded", [0, 1])),
                 )
         raise CodecError(f"a guarantee has other fields than {sorted(data)}, or of other types")
 
-    def _over(self) -> str:
+    def _describe_rounds(self) -> str:
         return "over any number of rounds" if self.rounds is None else f"over {self.rounds} rounds"
 
-    def _as_long(self) -> str:
+    def _describe_reliance(self) -> str:
         (a, b), (c, d) = self.honest, self.excluded
         if self.trust is not Trust.SHUFFLE:
             return ""
         part = f"at least {a} in {b} of every cohort" if a < b else "all users of a cohort"
-        struck = f", of whom {c} in {d} may be struck out" if c else ""
-        return f" It relies on other users: {part} must add their noise{struck}."
+        exclusion = f", of whom {c} in {d} may be struck out" if c else ""
+        return f" It relies on other users: {part} must add their noise{exclusion}."
 
-    def _what(self, protected: str) -> str:
+    def _describe_protection(self, protected: str) -> str:
         extra = f", plus {self.delta:.6g}" if self.delta else ""
         return (
             f"What one {self.unit} contributes by taking part once, the {self.unit}'s {protected}, "
             f"could be replaced by any other, and the probability of anything that is shown, "
-            f"{self._over()}, would change by a factor of at most e^{self.epsilon:.6g} = "
-            f"{_factor(self.epsilon)}{extra}."
+            f"{self._describe_rounds()}, would change by a factor of at most e^{self.epsilon:.6g} "
+            f"= {_format_factor(self.epsilon)}{extra}."
         )
 
     def _visits(self) -> str:
@@ -232,11 +237,11 @@ reward, replaced by any other, over 20000 rounds"
         # All k records may be in one total: group privacy (`visits.py`).
         return "may pay more than k times epsilon at the same delta"
 
-    def _not(self, protected: str) -> str:
+    def _describe_limits(self, protected: str) -> str:
         public = "" if protected == WHOLE_RECORD else "the action, which is public; "
         # Mixed messages have a side door of their own, whatever is in them.
-        own = not public or self.trust is Trust.SHUFFLE
-        side_doors = public + (f"{_SIDE_DOOR[self.trust]}; " if own else "")
+        has_side_door = not public or self.trust is Trust.SHUFFLE
+        side_doors = public + (f"{_SIDE_DOOR[self.trust]}; " if has_side_door else "")
         return (
             f"It does not protect: a {self.unit} who takes part k times, who {self._visits()}; "
             f"{side_doors}settings tuned on private data beforehand; "
@@ -245,7 +250,7 @@ reward, replaced by any other, over 20000 rounds"
 
 
 def delta_warnings(delta: float, horizon: int, *, of: str = "horizon") -> tuple[str, ...]:
-    """A line, if delta is so large that the promise means little.
+    """Return a warning if delta is so large that the guarantee means little.
 
     Args:
         delta: of the promise.
@@ -263,12 +268,12 @@ def delta_warnings(delta: float, horizon: int, *, of: str = "horizon") -> tuple[
     )
 
 
-def _part(data: object) -> tuple[int, int]:
+def _read_fraction(data: object) -> tuple[int, int]:
     match data:
         case [int() as top, int() as bottom]:
             return top, bottom
     raise CodecError("a part of a cohort is not written as two whole numbers")
 
 
-def _factor(epsilon: float) -> str:
+def _format_factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.4g}" if epsilon < 700 else "more than 1e304"

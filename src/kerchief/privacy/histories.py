@@ -70,24 +70,24 @@ def histories(receipts: Iterable[Receipt]) -> list[History]:
 
 
 def _lines(receipt: Receipt) -> Counter[_Line]:
-    charged = receipt.capacity if receipt.used is None else receipt.used
+    charged_count = receipt.capacity if receipt.used is None else receipt.used
     parts = leaves([receipt.event]).items()
     return Counter(
         {
             _Line(receipt.bill, reserved, event): count * times
-            for reserved, times in ((True, receipt.capacity), (False, charged))
+            for reserved, times in ((True, receipt.capacity), (False, charged_count))
             for event, count in parts
         }
     )
 
 
 def _history(entries: Iterable[tuple[_Line, int]]) -> History:
-    charged: dict[int, list[Event]] = {}
-    reserved: dict[int, list[Event]] = {}
+    charged_events: dict[int, list[Event]] = {}
+    reserved_events: dict[int, list[Event]] = {}
     for line, count in entries:
-        part = reserved if line.reserved else charged
+        part = reserved_events if line.reserved else charged_events
         part.setdefault(line.bill, []).append(Repeated(event=line.event, count=count))
     return History(
-        bills=tuple(tuple(charged[bill]) for bill in sorted(charged)),
-        reserved=tuple(reserved[min(charged)]) if charged else (),
+        bills=tuple(tuple(charged_events[bill]) for bill in sorted(charged_events)),
+        reserved=tuple(reserved_events[min(charged_events)]) if charged_events else (),
     )

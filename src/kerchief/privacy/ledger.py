@@ -122,9 +122,9 @@ class MemoryLedger:
             InvalidValue: the receipt is unknown, or settled already.
         """
         with self._lock:
-            settled = rules.settle(self._receipts, receipt, used)
-            self._receipts[settled.number] = settled
-            return settled
+            closed_receipt = rules.settle(self._receipts, receipt, used)
+            self._receipts[closed_receipt.number] = closed_receipt
+            return closed_receipt
 
     def spent(self) -> Guarantee:
         """Return the least ε that admits what the worst-off user was charged, at the budget's δ."""

@@ -9,7 +9,7 @@ from kerchief.privacy.calibration import gaussian_epsilon
 
 
 def printed_std(epsilon: float, delta: float) -> float:
-    """The deviation 2√(2 ln(1.25/δ))/ε that the online bandit's paper adds to x and to y.
+    """Return the deviation 2√(2 ln(1.25/δ))/ε that the online bandit's paper adds to x and y.
 
     "Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission), Algorithm
     1: the classical formula for a diameter of 2, for each of the two as if reported alone.
@@ -24,7 +24,7 @@ def printed_std(epsilon: float, delta: float) -> float:
 def printed_epsilon(
     epsilon: float, delta: float, reward_range: float, *, diameter: float = 2.0
 ) -> float:
-    """What the pair (x, y) with that noise spends at the same δ: exact, by the Gaussian curve.
+    """Return the exact ε at which the pair (x, y) with the printed noise keeps δ.
 
     One release of a vector with isotropic noise: features are up to `diameter` apart, which is 2 in
     the unit ball, rewards up to `reward_range` (2 for |y| ≤ 1; 0 for the features alone), and so

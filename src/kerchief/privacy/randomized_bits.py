@@ -103,17 +103,21 @@ def bits_renyi(event: RandomizedBits) -> Renyi:
 
 
 def _profile(event: RandomizedBits, costs_of: _Costs) -> Renyi:
-    """The profile that these costs of a shift imply."""
+    """Return the profile that these costs of a shift imply."""
     costs = np.array(costs_of(event.users, event.bits, event.keep, event.tail / event.dimension))
     parts, root = fineness(event.bits), math.sqrt(event.dimension)
     shift = parts * (event.bits * event.sensitivity / 2 * _ENCODING + root * 2 * GRID)
     cost = costs / parts**2
     # Where a shift lies between two that were scanned: the mean of their moments, or the worse one.
-    spread = (np.array(ORDERS) - 1) * cost * (2 * shift + root) ** 2 / 8
-    mixed = cost * (shift**2 + event.dimension / 4 + spread)
+    variance_term = (np.array(ORDERS) - 1) * cost * (2 * shift + root) ** 2 / 8
+    mixed = cost * (shift**2 + event.dimension / 4 + variance_term)
     values = np.minimum(mixed, cost * (shift + root) ** 2)
-    alone = _told(event.keep, event.bits, event.dimension, root * event.sensitivity / 2)
-    values = np.minimum(values, np.minimum(alone, np.array(ORDERS) * pure_rho(alone)))
+    single_report = _bound_epsilon(
+        event.keep, event.bits, event.dimension, root * event.sensitivity / 2
+    )
+    values = np.minimum(
+        values, np.minimum(single_report, np.array(ORDERS) * pure_rho(single_report))
+    )
     return Renyi(values=tuple(float(value) for value in values), tail=event.tail)
 
 
@@ -134,22 +138,22 @@ def bits_keep(
     """
     epsilon, delta = positive("epsilon", epsilon), between("delta", delta, 0.0, 1.0)
     _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
-    return _kept(epsilon, delta, users, bits, sensitivity, dimension)
+    return _search_keep(epsilon, delta, users, bits, sensitivity, dimension)
 
 
 def bits_tail(delta: float) -> float:
-    """The part of δ that pays for rare sums, where a keep parameter is searched for or given."""
+    """Return the part of δ that pays for rare sums."""
     return between("delta", delta, 0.0, 1.0) * _TAIL_PART
 
 
 # A search takes up to a second, and batches of one size ask for it again and again.
 @lru_cache(maxsize=256)
-def _kept(
+def _search_keep(
     epsilon: float, delta: float, users: int, bits: int, sensitivity: float, dimension: int
 ) -> RandomizedBits:
     tail = bits_tail(delta)
 
-    def tried(odds: float) -> RandomizedBits:
+    def build_event(odds: float) -> RandomizedBits:
         units = math.floor(math.sqrt(odds / (1 + odds)) / KEEP_UNIT)
         return RandomizedBits(
             users=users,
@@ -161,7 +165,7 @@ def _kept(
         )
 
     def glimpse(event: RandomizedBits) -> float:
-        """What the batch tells at least. No bound: what is found with it is looked at in full."""
+        """Estimate the ε of a batch quickly. No bound: the event is then priced in full."""
         return RenyiCurve(profile=_profile(event, glimpsed_costs)).epsilon(delta)
 
     floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
@@ -172,11 +176,13 @@ def _kept(
             "or delta"
         )
     start = 1.9 * zcdp_rho(epsilon, delta) * max(users - 1, 1) / (bits * sensitivity**2)
-    found = tried(_largest_odds(lambda odds: glimpse(tried(odds)), epsilon, floor, start))
-    if bits_epsilon(found, delta) <= epsilon:
-        return found
-    return tried(
-        _largest_odds(lambda odds: bits_epsilon(tried(odds), delta), epsilon, floor, start)
+    quick_event = build_event(
+        _largest_odds(lambda odds: glimpse(build_event(odds)), epsilon, floor, start)
+    )
+    if bits_epsilon(quick_event, delta) <= epsilon:
+        return quick_event
+    return build_event(
+        _largest_odds(lambda odds: bits_epsilon(build_event(odds), delta), epsilon, floor, start)
     )
 
 
@@ -200,9 +206,9 @@ def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> 
     Formal guarantees:
         `randomized_bits.md`, theorem 1.
     """
-    moved = _moved(positive("taxicab", taxicab), dimension)
-    single = moved * (keep - math.log1p(-keep)) if bits == 1 else math.inf
-    return min(single, _told(keep, bits, dimension, taxicab))
+    distance = _bound_distance(positive("taxicab", taxicab), dimension)
+    single = distance * (keep - math.log1p(-keep)) if bits == 1 else math.inf
+    return min(single, _bound_epsilon(keep, bits, dimension, taxicab))
 
 
 def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> float:
@@ -223,16 +229,16 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
     return (first - 1) * KEEP_UNIT
 
 
-def _told(keep: float, bits: int, dimension: int, half: float) -> float:
+def _bound_epsilon(keep: float, bits: int, dimension: int, half: float) -> float:
     """Bound what one report tells, if no two records are more than 2·half apart in ‖·‖₁."""
     log = _log_odds(keep)
     corner = math.log(math.expm1(log) / log) - 1 + log / math.expm1(log)
-    several = bits * _moved(half, dimension) * log + dimension * corner
-    return min(several, paper_local_epsilon(keep, bits=bits, dimension=dimension))
+    encoding_bound = bits * _bound_distance(half, dimension) * log + dimension * corner
+    return min(encoding_bound, paper_local_epsilon(keep, bits=bits, dimension=dimension))
 
 
-def _moved(length: float, dimension: int) -> float:
-    """A length in ‖·‖₁, and what rounding in the encoding and on the grid adds to it."""
+def _bound_distance(length: float, dimension: int) -> float:
+    """Bound a length in ‖·‖₁ after rounding in the encoding and on the grid."""
     return length * _ENCODING + dimension * 2 * GRID
 
 
@@ -248,13 +254,13 @@ def _largest_odds(
     odds = min(max(start, _LEAST_ODDS), _MOST_ODDS)
     # A goal just above the floor leaves little between the two: at least half of it is reached.
     close = max(_CLOSE * goal, (goal + floor) / 2)
-    aim = math.log(_beyond((goal + close) / 2, floor))
+    aim = math.log(_compute_excess((goal + close) / 2, floor))
     while high - low > _CLOSE_ODDS * low:
         value = reached(odds)
         low, high = (odds, high) if value <= goal else (low, odds)
         if close <= value <= goal or low == _MOST_ODDS or high <= _LEAST_ODDS:
             break
-        point = (math.log(odds), math.log(_beyond(value, floor)))
+        point = (math.log(odds), math.log(_compute_excess(value, floor)))
         if before != (0.0, 0.0) and point[0] != before[0]:
             power = min(max((point[1] - before[1]) / (point[0] - before[0]), 0.4), 1.5)
         before = point
@@ -268,8 +274,8 @@ def _largest_odds(
     return low
 
 
-def _beyond(value: float, floor: float) -> float:
-    """By how much a value exceeds the floor; below what rounding hides, a positive number."""
+def _compute_excess(value: float, floor: float) -> float:
+    """Return by how much a value exceeds the floor, at least 1e-12."""
     return max(value - floor, 1e-12)
 
 

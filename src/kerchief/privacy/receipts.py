@@ -146,27 +146,29 @@ def read_ledger(text: str) -> tuple[Guarantee, tuple[Receipt, ...]]:
         UnsupportedEvent: a receipt holds an event that this version does not know.
     """
     try:
-        return _read_ledger(json.loads(text, object_pairs_hook=_once))
+        return _read_ledger(json.loads(text, object_pairs_hook=_build_object))
     except KerchiefError:
         raise
     except (TypeError, ValueError, RecursionError) as error:
         raise CodecError(f"the text is not JSON of a ledger: {error}") from error
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object in which no key stands twice: which of the two would count?"""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Build an object from its pairs, and refuse one in which a key stands twice."""
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise CodecError("a key stands twice in the ledger; which of the two would count?")
-    return found
+    return mapping
 
 
 def _read_ledger(content: object) -> tuple[Guarantee, tuple[Receipt, ...]]:
     match content:
-        case {"format": str() as word, "budget": dict() as budget, "receipts": list() as items}:
-            if word != FORMAT:
-                raise CodecError(f"the ledger's format is {word!r}; this version reads {FORMAT!r}")
-            receipts = tuple(_read(item) for item in items)
+        case {"format": str() as version, "budget": dict() as budget, "receipts": list() as rows}:
+            if version != FORMAT:
+                raise CodecError(
+                    f"the ledger's format is {version!r}; this version reads {FORMAT!r}"
+                )
+            receipts = tuple(_read(row) for row in rows)
             if [receipt.number for receipt in receipts] != list(range(len(receipts))):
                 raise CodecError("the receipts are not numbered 0, 1, 2, ...: one is missing")
             bills = [receipt.bill for receipt in receipts]
@@ -176,7 +178,7 @@ def _read_ledger(content: object) -> tuple[Guarantee, tuple[Receipt, ...]]:
     raise CodecError("the text is JSON but not a ledger")
 
 
-def _read(item: object) -> Receipt:
-    if not isinstance(item, dict):
-        raise CodecError(f"a receipt is a {type(item).__name__}; it must be an object")
-    return Receipt.from_dict(item)
+def _read(row: object) -> Receipt:
+    if not isinstance(row, dict):
+        raise CodecError(f"a receipt is a {type(row).__name__}; it must be an object")
+    return Receipt.from_dict(row)

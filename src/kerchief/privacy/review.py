@@ -102,7 +102,9 @@ class Review:
 
 
 def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -> Review:
-    """Read a ledger again, for users who came so often; the ledger itself says that they came once.
+    """Price a ledger by two accountants, for users who came `visits` times.
+
+    The ledger itself says that they came once.
 
     Raises:
         UnsupportedEvent: an event that nobody can price, or not for several visits.
@@ -110,17 +112,21 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
     visit = partial(visited, visits=visits, apart=budget.trust is Trust.LOCAL)
     priced = [history.map(visit) for history in histories(receipts)]
     worst = max(priced, key=lambda history: history.price(budget.delta), default=_NO_HISTORY)
-    ours = epsilon_at(worst.events, budget.delta)
+    own_epsilon = epsilon_at(worst.events, budget.delta)
     second = second_opinion(worst.events, budget.delta)
     spent = worst.price(budget.delta)
     # A grid of losses rounds up, which is no disagreement: ours is the exact number then.
-    if second is not None and second.exact and second.epsilon - ours > _APART * max(1.0, ours):
+    if (
+        second is not None
+        and second.exact
+        and second.epsilon - own_epsilon > _APART * max(1.0, own_epsilon)
+    ):
         spent = max(spent, second.epsilon)
     nothing = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE, unit=budget.unit)
     return Review(
         budget=budget,
         visits=visits,
-        ours=ours,
+        ours=own_epsilon,
         second=second,
         spent=replace(budget, epsilon=spent) if math.isfinite(spent) else nothing,
         unequal=len({receipt.event for receipt in receipts}) > 1
@@ -129,34 +135,35 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
 
 
 def second_opinion(events: Iterable[Event], delta: float) -> Opinion | None:
-    """What dp-accounting says about the same events, or None where it has no word for one."""
+    """Return dp-accounting's opinion on events, or None where it has no word for one."""
     counts = leaves(events)
     kinds: set[type[Event]] = {type(event) for event in counts}
     response = RandomizedResponse in kinds
     # It reads randomized response under one relation and Laplace noise under another.
     exact = kinds <= _EXACT and not (response and Laplace in kinds)
     try:
-        words = [
-            _word(event, count, exact=exact, response=response) for event, count in counts.items()
+        translations = [
+            _translate_event(event, count, exact=exact, response=response)
+            for event, count in counts.items()
         ]
     except UnsupportedEvent:
         return None
-    one = loss_accountant(_GRID, special=not response) if exact else divergence_accountant()
-    for word in words:
-        one.compose(word)
+    accountant = loss_accountant(_GRID, special=not response) if exact else divergence_accountant()
+    for translation in translations:
+        accountant.compose(translation)
     method = "privacy loss distributions" if exact else "Rényi divergences"
-    return Opinion(epsilon=float(one.get_epsilon(delta)), method=method, exact=exact)
+    return Opinion(epsilon=float(accountant.get_epsilon(delta)), method=method, exact=exact)
 
 
-def _word(event: Event, count: int, *, exact: bool, response: bool) -> object:
-    """An event, so many times, in the other accountant's language."""
+def _translate_event(event: Event, count: int, *, exact: bool, response: bool) -> object:
+    """Translate an event that happens so many times to dp-accounting's language."""
     if exact and isinstance(event, RandomizedResponse):
         if count > _MOST_RESPONSES:
             raise UnsupportedEvent(f"{count} responses are more than can be written out")
-        lie = 2.0 * math.exp(-event.epsilon) / (1.0 + math.exp(-event.epsilon))
-        one = dp_events().RandomizedResponseDpEvent(lie, 2)
+        lie_chance = 2.0 * math.exp(-event.epsilon) / (1.0 + math.exp(-event.epsilon))
+        response_event = dp_events().RandomizedResponseDpEvent(lie_chance, 2)
         # Its accountant reads a repeated response as a single one, so each is written out.
-        return dp_events().ComposedDpEvent([one] * count)
+        return dp_events().ComposedDpEvent([response_event] * count)
     if exact and response and isinstance(event, Gaussian):
         # Where one record is replaced it takes sensitivities to be halves of distances.
         event = Gaussian(noise_multiplier=2 * event.noise_multiplier)

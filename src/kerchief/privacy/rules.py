@@ -40,8 +40,8 @@ def filter_sums(receipts: Iterable[Receipt]) -> FilterSums:
     """Return the largest sums of pure ε and of ρ that any user has."""
     sums = [FilterSums.of(history.events) for history in histories(receipts)]
     return FilterSums(
-        epsilon=max((each.epsilon for each in sums), default=0.0),
-        rho=max((each.rho for each in sums), default=0.0),
+        epsilon=max((totals.epsilon for totals in sums), default=0.0),
+        rho=max((totals.rho for totals in sums), default=0.0),
     )
 
 
@@ -88,11 +88,11 @@ def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge, *, bil
         capacity=charge.capacity,
         bill=bill,
     )
-    known = [receipt for receipt in receipts if receipt.cohort.meets(cohort)]
-    asked = worst_case(_within(cohort, [*known, new]), budget.delta)
-    if budget.trust is Trust.NONE or asked <= budget.epsilon * (1.0 + ROUNDING):
+    earlier = [receipt for receipt in receipts if receipt.cohort.meets(cohort)]
+    epsilon = worst_case(_restrict_receipts(cohort, [*earlier, new]), budget.delta)
+    if budget.trust is Trust.NONE or epsilon <= budget.epsilon * (1.0 + ROUNDING):
         return new
-    raise BudgetExceeded(_refusal(budget, known, new, asked))
+    raise BudgetExceeded(_describe_refusal(budget, earlier, new, epsilon))
 
 
 def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
@@ -118,45 +118,50 @@ def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
     return replace(stored, used=used)
 
 
-def _within(cohort: Cohort, receipts: Iterable[Receipt]) -> list[Receipt]:
-    """Cut every receipt to the cohort: a new charge changes nobody else's bill."""
+def _restrict_receipts(cohort: Cohort, receipts: Iterable[Receipt]) -> list[Receipt]:
+    """Cut every receipt to the cohort, since a new charge changes nobody else's bill."""
 
-    def cut(own: Cohort) -> Cohort:
-        return Cohort(first=max(cohort.first, own.first), last=min(cohort.last, own.last))
+    def intersect(interval: Cohort) -> Cohort:
+        return Cohort(first=max(cohort.first, interval.first), last=min(cohort.last, interval.last))
 
-    return [replace(receipt, cohort=cut(receipt.cohort)) for receipt in receipts]
+    return [replace(receipt, cohort=intersect(receipt.cohort)) for receipt in receipts]
 
 
-def _refusal(budget: Guarantee, known: Sequence[Receipt], new: Receipt, asked: float) -> str:
+def _describe_refusal(
+    budget: Guarantee, earlier: Sequence[Receipt], new: Receipt, epsilon: float
+) -> str:
     cohort = new.cohort
-    spent = worst_case(_within(cohort, known), budget.delta)
+    spent = worst_case(_restrict_receipts(cohort, earlier), budget.delta)
     return (
         f"{new.event} at most {new.capacity} times per user, for the users of rounds "
-        f"{cohort.first} to {cohort.last - 1}, would bring them to epsilon {asked:.6g} at delta "
+        f"{cohort.first} to {cohort.last - 1}, would bring them to epsilon {epsilon:.6g} at delta "
         f"{budget.delta:.6g}; the budget is {budget.epsilon:.6g}, of which {spent:.6g} is spent "
         f"and {max(0.0, budget.epsilon - spent):.6g} is left; nothing was charged. "
-        f"{_remedy(budget, known, new)}"
+        f"{_describe_remedy(budget, earlier, new)}"
     )
 
 
-def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
-    kept = [receipt.cost for receipt in known]
-    closed = all(isinstance(leaf, _CLOSED_FORM) for leaf in leaves(kept))
-    if isinstance(new.event, Gaussian) and budget.delta > 0 and closed:
+def _describe_remedy(budget: Guarantee, earlier: Sequence[Receipt], new: Receipt) -> str:
+    costs = [receipt.cost for receipt in earlier]
+    is_closed_form = all(isinstance(leaf, _CLOSED_FORM) for leaf in leaves(costs))
+    if isinstance(new.event, Gaussian) and budget.delta > 0 and is_closed_form:
 
         def fits(m: float) -> bool:
-            more = replace(new, event=Gaussian(noise_multiplier=m))
-            return worst_case(_within(new.cohort, [*known, more]), budget.delta) <= budget.epsilon
+            candidate = replace(new, event=Gaussian(noise_multiplier=m))
+            return (
+                worst_case(_restrict_receipts(new.cohort, [*earlier, candidate]), budget.delta)
+                <= budget.epsilon
+            )
 
         if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."
-    more = (
+    advice = (
         "Use more noise, fewer participations per user, or other users, or ask for a larger budget."
     )
-    if all(receipt.bill == new.bill for receipt in known):
-        return more
+    if all(receipt.bill == new.bill for receipt in earlier):
+        return advice
     return (
         "What is charged after a user's first bill must add up to the budget in pure epsilon or in "
         "rho of zCDP; coins and randomized bits have neither (privacy/composition.md). "
-        f"{more}"
+        f"{advice}"
     )

@@ -37,7 +37,7 @@ class VectorSum:
 
     @property
     def bits(self) -> int:
-        """What a user sends."""
+        """Number of bits that a user sends."""
         return self.size * (self.levels + self.coins)
 
 
@@ -51,7 +51,7 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
 choose a smaller one, or shuffling 'best'
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
-    epsilon = _proved(epsilon, below=15.0)
+    epsilon = _check_epsilon(epsilon, below=15.0)
     delta = between("delta", delta, 1e-300, 0.5)
     log = math.log(4 * s / delta)
     share = epsilon / (18 * math.sqrt(math.log(2 / delta)))
@@ -67,7 +67,7 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     40
     """
     n = whole("users", users, low=2)
-    epsilon = _proved(epsilon, below=30.0)
+    epsilon = _check_epsilon(epsilon, below=30.0)
     log = math.log(2 / between("delta", delta, 1e-300, 0.5))
     levels = math.ceil(2 * math.sqrt(n))
     share = epsilon / 2
@@ -80,7 +80,7 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     return VectorSum(users=n, size=1, levels=levels, coins=coins)
 
 
-def _proved(epsilon: float, *, below: float) -> float:
+def _check_epsilon(epsilon: float, *, below: float) -> float:
     """Return the epsilon if the theorem is proved for it."""
     epsilon = at_least("epsilon", epsilon, 1e-9)
     if epsilon >= below:

@@ -26,7 +26,10 @@ _MOST_VISITS = 10_000
 
 
 def visited(event: Event, *, visits: int, apart: bool) -> Event:
-    """What an event costs a user who takes part so often; `apart`: each visit has its own noise."""
+    """Return the event of a user who takes part `visits` times.
+
+    With `apart` each visit has noise of its own.
+    """
     if not isinstance(event, Event):
         raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
     visits = whole("visits", visits, high=_MOST_VISITS)

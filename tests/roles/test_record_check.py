@@ -20,7 +20,7 @@ from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import Gram, Regression, UnitBall
 from kerchief.policies.glm.increments import Increments
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.deployment import _own, _statistic, deploy
+from kerchief.roles.deployment import _build_disjoint_program, _describe_statistic, deploy
 from kerchief.roles.record_check import RecordCheck
 from kerchief_device import own
 from kerchief_device.randomize import randomize
@@ -54,7 +54,7 @@ WEIGHTED = dataclasses.replace(PLAIN, weighted=True)
 PROBLEM = Problem(
     dim=3, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=50, constant=0.5, own=3
 )
-OWN = _own(
+OWN = _build_disjoint_program(
     type("Policy", (), {"query": OwnMoments.of(PROBLEM)})(),
     PROBLEM,
 )
@@ -102,7 +102,7 @@ def task_of(program: Program, noise: Statistic) -> Task:
 
 
 def check_of(program: Program, query: Any, grid_bits: int = 20) -> tuple[RecordCheck, Statistic]:
-    noise = _statistic(query, grid_bits)
+    noise = _describe_statistic(query, grid_bits)
     return RecordCheck(task_of(program, noise)), noise
 
 

@@ -91,12 +91,12 @@ class Places:
         self, at: Transaction, admission: Admission, clients: Sequence[bytes | None]
     ) -> None:
         """Look up how many places these clients have taken in earlier transactions."""
-        self._at = at
-        self._taken: dict[bytes, int] = {}
+        self._transaction = at
+        self._taken_counts: dict[bytes, int] = {}
         self._limits = {client: admission.limit(client) for client in set(clients)}
         limited = [client for client, limit in self._limits.items() if limit]
         self._names = _names(at, limited) if limited else {}
-        self._before = at.clients(self._names.values()) if limited else {}
+        self._earlier_counts = at.clients(self._names.values()) if limited else {}
 
     def refusal(self, client: bytes | None) -> Refused | None:
         """Return why a client may take no place; None if it may."""
@@ -113,18 +113,20 @@ class Places:
         if limit is None:
             return count
         name = self._names[client]
-        return min(count, limit - self._before.get(name, 0) - self._taken.get(name, 0))
+        return min(
+            count, limit - self._earlier_counts.get(name, 0) - self._taken_counts.get(name, 0)
+        )
 
     def take(self, client: bytes | None, count: int = 1) -> None:
         """Take places for a client."""
         name = self._names.get(client)
         if name is not None:
-            self._taken[name] = self._taken.get(name, 0) + count
+            self._taken_counts[name] = self._taken_counts.get(name, 0) + count
 
     def close(self) -> None:
         """Add the places that were taken to the counts in the store."""
-        if self._taken:
-            self._at.count_clients(self._taken)
+        if self._taken_counts:
+            self._transaction.count_clients(self._taken_counts)
 
 
 def describe_honest_part(honest: tuple[int, int]) -> str:

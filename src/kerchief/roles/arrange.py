@@ -26,13 +26,13 @@ NORMAL = "gaussian"
 """The word of normal noise."""
 
 # The bounds of numbers that are replaced, by their names.
-_LEAST, _MOST = 1e-12, 1e9
+_LEAST, _GREATEST = 1e-12, 1e9
 _CHANCES = ("chance", "confidence", "delta")
 _DIVISORS = (
     *("firmness", "flattest", "horizon", "length", "local", "pull"),
     *("radius", "regularizer", "ridge", "steepest"),
 )
-_LIMITS = {"learned": (0.0, 1.0), "slack": (1.0, _MOST)}
+_LIMITS = {"learned": (0.0, 1.0), "slack": (1.0, _GREATEST)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,10 @@ def arrange(
 
     >>> from kerchief.core.problems import ContextFreeProblem
     >>> from kerchief.privacy.guarantee import Guarantee
-    >>> facts = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
-    >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
-    >>> made = arrange("ucb", facts, Protection(guarantee=promise))
-    >>> round(made.policy.channel.spread, 3)
+    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
+    >>> protected = arrange("ucb", problem, Protection(guarantee=guarantee))
+    >>> round(protected.policy.channel.spread, 3)
     1.082
     """
     entry = POLICIES[named(name, problem)] if isinstance(name, str) else name
@@ -91,20 +91,20 @@ def arrange(
         protection = dataclasses.replace(protection, mechanism=own_word(entry, guarantee.trust))
     terms = terms_of(guarantee)
     private = guarantee.trust is not Trust.NONE
-    policy = _built(entry, problem, mode, terms if private else None, numbers or {})
+    policy = _build_policy(entry, problem, mode, terms if private else None, numbers or {})
     proved = mode == "theory" and needs_normal(entry, guarantee.trust) and guarantee.delta > 0
     if proved and protection.mechanism == BEST:
         protection = dataclasses.replace(protection, mechanism=NORMAL)
     privatizers = protect(policy, protection, horizon=problem.horizon)
     if policy.feedback == "reports":
         for privatizer in privatizers.values():
-            heard = dataclasses.replace(terms, channel=channel_of(privatizer))
-            policy = _built(entry, problem, mode, heard, numbers or {})
+            terms_with_channel = dataclasses.replace(terms, channel=channel_of(privatizer))
+            policy = _build_policy(entry, problem, mode, terms_with_channel, numbers or {})
     return Arranged(policy=policy, privatizers=privatizers)
 
 
 def terms_of(guarantee: Guarantee) -> Terms:
-    """What a bandit may know of a promise."""
+    """Return the privacy budget that a policy may know of a guarantee."""
     epsilon, delta = guarantee.epsilon, guarantee.delta
     normal = math.isfinite(epsilon) and delta > 0
     return Terms(
@@ -125,7 +125,7 @@ def needs_normal(entry: PolicyEntry, trust: Trust) -> bool:
 
 
 def own_word(entry: PolicyEntry, trust: Trust | str) -> str:
-    """The word of the noise that a bandit plays with under a trust, when none is said.
+    """Return the name of an entry's default mechanism under a trust model.
 
     >>> own_word(POLICIES["linucb"], "local"), own_word(POLICIES["linucb@paper"], "local")
     ('best', 'gaussian')
@@ -133,44 +133,44 @@ def own_word(entry: PolicyEntry, trust: Trust | str) -> str:
     return entry.noises.get(trust, BEST)
 
 
-def _built(
+def _build_policy(
     entry: PolicyEntry,
     problem: AnyProblem,
     mode: Mode,
     terms: Terms | None,
     numbers: Mapping[str, float],
 ) -> AnyPolicy:
-    """The policy with the numbers that are chosen: its arguments, and what is replaced in it."""
-    chosen = {name: number for name, number in numbers.items() if name in entry.arguments}
-    made: AnyPolicy = entry.build(problem, mode, terms, **chosen)
-    rest = {name: number for name, number in numbers.items() if name not in chosen}
-    return _replaced(made, rest, entry.arguments) if rest else made
+    """Build a policy from an entry, with its arguments and replaced numbers."""
+    arguments = {name: number for name, number in numbers.items() if name in entry.arguments}
+    policy: AnyPolicy = entry.build(problem, mode, terms, **arguments)
+    rest = {name: number for name, number in numbers.items() if name not in arguments}
+    return _replace_numbers(policy, rest, entry.arguments) if rest else policy
 
 
 def numbers_of(policy: AnyPolicy) -> dict[str, Any]:
-    """The numbers of a policy that can be replaced, by their names."""
-    made: Any = policy
+    """Return the numbers of a policy that can be replaced, by their names."""
+    instance: Any = policy
     return {
-        one.name: getattr(made, one.name)
-        for one in dataclasses.fields(made)
-        if one.metadata.get("number", not one.metadata.get("static"))
-        and isinstance(getattr(made, one.name), int | float | np.ndarray | Array)
+        field.name: getattr(instance, field.name)
+        for field in dataclasses.fields(instance)
+        if field.metadata.get("number", not field.metadata.get("static"))
+        and isinstance(getattr(instance, field.name), int | float | np.ndarray | Array)
     }
 
 
-def _replaced(
+def _replace_numbers(
     policy: AnyPolicy, numbers: Mapping[str, float], arguments: tuple[str, ...]
 ) -> AnyPolicy:
-    made: Any = policy
-    own = numbers_of(policy)
+    instance: Any = policy
+    current = numbers_of(policy)
     for name, number in numbers.items():
-        if name not in own:
+        if name not in current:
             raise InvalidValue(
                 f"number is {name!r}; {type(policy).__name__} has "
-                f"{', '.join(sorted([*own, *arguments]))}"
+                f"{', '.join(sorted([*current, *arguments]))}"
             )
-        _check_number(made, name, number, own[name])
-    replaced: AnyPolicy = dataclasses.replace(made, **numbers)
+        _check_number(instance, name, number, current[name])
+    replaced: AnyPolicy = dataclasses.replace(instance, **numbers)
     return replaced
 
 
@@ -179,7 +179,7 @@ def _check_number(policy: Any, name: str, number: float, own: float) -> None:
     if name in _CHANCES:
         between(name, number, 0.0, 1.0)
         return
-    low, high = getattr(policy, "limits", {}).get(name) or _LIMITS.get(name, (0.0, _MOST))
+    low, high = getattr(policy, "limits", {}).get(name) or _LIMITS.get(name, (0.0, _GREATEST))
     # It is divided by, unless the bandit's own is 0 as well.
     low = _LEAST if name in _DIVISORS and own != 0 else low
     between(name, number, low, high, closed=True)

@@ -121,18 +121,18 @@ class ChainReader:
         Raises:
             Fenced: a line is missing, changed, out of place, or not paid for.
         """
-        drawn = []
+        draws = []
         for line in lines:
             if line.number != self.length or line.prev != self.head or line.kind not in KINDS:
                 raise Fenced(f"line {self.length} of the chain does not follow the one before")
             if self.ended:
                 raise Fenced(f"line {line.number} comes after the end of the task")
             if line.kind == "draw":
-                drawn.append(self._draw(line))
+                draws.append(self._draw(line))
             else:
                 self._read_rare(line)
             self.length, self.head = self.length + 1, line.hash
-        return drawn
+        return draws
 
     def finish(self) -> None:
         """Check that nothing is missing after the last line.
@@ -178,10 +178,10 @@ class ChainReader:
 
     def snapshot(self) -> ChainReader:
         """Copy what was read so far; the original may read on."""
-        twin = copy.copy(self)
-        twin.receipts, twin.epochs = self.receipts.copy(), self.epochs.copy()
-        twin._expected = self._expected.copy()
-        return twin
+        copied = copy.copy(self)
+        copied.receipts, copied.epochs = self.receipts.copy(), self.epochs.copy()
+        copied._expected = self._expected.copy()
+        return copied
 
     def _draw(self, line: Line) -> Drawn:
         match = _DRAW.fullmatch(line.body)
@@ -218,9 +218,9 @@ class ChainReader:
         if line.kind == "open":
             self._open(content)
         elif line.kind == "charge":
-            self.receipts.append(Receipt.from_dict(_value(content)))
+            self.receipts.append(Receipt.from_dict(_decode_reals(content)))
         elif line.kind == "settle":
-            _settle(self.receipts, line.number, content)
+            _settle_receipt(self.receipts, line.number, content)
         elif line.kind == "epoch":
             self._begin_epoch(line.number, content)
         self.ended = line.kind == "end"
@@ -232,16 +232,19 @@ class ChainReader:
             epoch = content.get("epoch") if isinstance(content, dict) else None
             if type(epoch) is not int or line.body != opened(self.task, epoch):
                 raise Fenced("the chain is that of another task")
-            self._expected += [(line.kind, line.body), *_written(_bill(self._deployment, 0))]
+            self._expected += [
+                (line.kind, line.body),
+                *_encode_lines(_list_charge_lines(self._deployment, 0)),
+            ]
         elif line.kind == "epoch":
             self.finish()
-            bill = _written(_bill(self._deployment, len(self.epochs)))
+            bill = _encode_lines(_list_charge_lines(self._deployment, len(self.epochs)))
             self._expected += [(line.kind, line.body), *bill]
         elif not self._expected:
             releases = content.get("releases") if isinstance(content, dict) else None
             fits = releases == self.draws if self.names_releases else type(releases) is int
             end = ("end", {"releases": releases if fits else self.draws})
-            self._expected += _written([*self.settled(self._deployment), end])
+            self._expected += _encode_lines([*self.settled(self._deployment), end])
         if (line.kind, line.body) != self._expected.popleft():
             raise Fenced("the receipts are not for the noise that the task draws, or out of place")
 
@@ -261,12 +264,12 @@ class ChainReader:
             epoch, last = canonical.unpack(Epoch, content), self.epochs[-1]
         except CodecError:
             raise Fenced(f"line {number} begins no epoch") from None
-        numbers = {begun.epoch for begun in self.epochs}
+        numbers = {earlier.epoch for earlier in self.epochs}
         if not 0 <= epoch.epoch < _MOST_EPOCH or epoch.epoch in numbers:
             raise Fenced(f"line {number} begins epoch {epoch.epoch}, which is no new number")
         passed = epoch.release - last.release
-        counted = epoch.release == self.draws if self.names_releases else passed >= 0
-        if not counted or epoch.cohort not in (0, last.cohort + passed):
+        is_at_end = epoch.release == self.draws if self.names_releases else passed >= 0
+        if not is_at_end or epoch.cohort not in (0, last.cohort + passed):
             raise Fenced(
                 f"line {number} begins an epoch at another place than the end of the last epoch"
             )
@@ -349,49 +352,54 @@ def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
     """
     ledger = MemoryLedger(dataclasses.replace(made.guarantee, rounds=None))
     ledger.charge_all(charges(made, epoch))
-    return _bill(made, epoch)
+    return _list_charge_lines(made, epoch)
 
 
-def _bill(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
-    """The lines that an epoch's charges must be, and no others."""
-    bills = charges(made, epoch)
+def _list_charge_lines(deployment: Deployment, epoch: int) -> list[tuple[str, Any]]:
+    """List the lines that the charges of an epoch must be."""
+    bills = charges(deployment, epoch)
     numbered = enumerate(bills, start=epoch * len(bills))
-    return [("charge", _tree(Receipt(number=n, **vars(one)).to_dict())) for n, one in numbered]
+    return [
+        ("charge", _encode_reals(Receipt(number=n, **vars(charge)).to_dict()))
+        for n, charge in numbered
+    ]
 
 
-def _written(said: Iterable[tuple[str, Any]]) -> list[tuple[str, bytes]]:
-    return [(kind, canonical.write(content)) for kind, content in said]
+def _encode_lines(lines: Iterable[tuple[str, Any]]) -> list[tuple[str, bytes]]:
+    return [(kind, canonical.write(content)) for kind, content in lines]
 
 
 def _any_within(places: Sequence[int], first: int, last: int) -> bool:
-    """Whether one of these places, which increase, lies in [first, last)."""
+    """Return whether one of these increasing places lies in [first, last)."""
     return bisect.bisect_left(places, first) < bisect.bisect_left(places, last)
 
 
-def _settle(receipts: list[Receipt], line: int, content: Any) -> None:
+def _settle_receipt(receipts: list[Receipt], line: int, content: Any) -> None:
     match content:
-        case {"receipt": int() as number, "used": int() as used, **rest} if not rest:
+        case {"receipt": int() as number, "used": int() as count, **rest} if not rest:
             if 0 <= number < len(receipts) and receipts[number].used is None:
-                receipts[number] = dataclasses.replace(receipts[number], used=used)
+                receipts[number] = dataclasses.replace(receipts[number], used=count)
                 return
     raise Fenced(f"line {line} settles no open receipt")
 
 
-def _tree(value: Any) -> Any:
-    """Plain values with reals as their bits."""
+def _encode_reals(value: Any) -> Any:
+    """Encode a tree of plain values, with each real as its bits."""
     if isinstance(value, float):
         return {"real": struct.pack(">d", value).hex()}
     if isinstance(value, dict):
-        return {key: _tree(one) for key, one in value.items()}
-    return [_tree(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _encode_reals(element) for key, element in value.items()}
+    return (
+        [_encode_reals(element) for element in value] if isinstance(value, list | tuple) else value
+    )
 
 
-def _value(tree: Any) -> Any:
+def _decode_reals(tree: Any) -> Any:
     match tree:
         case {"real": str() as bits, **rest} if not rest:
             return canonical.unpack(float, bits)
         case dict():
-            return {key: _value(one) for key, one in tree.items()}
+            return {key: _decode_reals(element) for key, element in tree.items()}
         case list():
-            return [_value(one) for one in tree]
+            return [_decode_reals(element) for element in tree]
     return tree

@@ -46,12 +46,12 @@ def packed(problem: AnyProblem) -> Any:
     tree = canonical.pack(problem)
     domain = problem.domain if isinstance(problem, ContextFreeProblem) else None
     if domain is not None:
-        words = [word for word, kind in _DOMAINS.items() if type(domain) is kind]
-        if not words:
+        names = [name for name, domain_type in _DOMAINS.items() if type(domain) is domain_type]
+        if not names:
             raise InvalidValue(
                 f"the domain is a {type(domain).__name__}; a task knows {', '.join(_DOMAINS)}"
             )
-        tree["domain"]["kind"] = words[0]
+        tree["domain"]["kind"] = names[0]
     return tree
 
 
@@ -64,25 +64,25 @@ def unpacked(bandit: str, tree: Any) -> AnyProblem:
     if bandit != "context-free":
         return canonical.unpack(PopulationProblem if bandit == "phased" else Problem, tree)
     facts = canonical.unpack(_Facts, tree)
-    return ContextFreeProblem(**{**vars(facts), "domain": _domain(facts.domain)})
+    return ContextFreeProblem(**{**vars(facts), "domain": _read_domain(facts.domain)})
 
 
-def _domain(tree: Any) -> Domain | None:
+def _read_domain(tree: Any) -> Domain | None:
     match tree:
         case None:
             return None
-        case {"kind": str() as word, **rest} if word in _DOMAINS:
-            return canonical.unpack(_DOMAINS[word], rest)
+        case {"kind": str() as kind, **rest} if kind in _DOMAINS:
+            return canonical.unpack(_DOMAINS[kind], rest)
     raise CodecError(f"the domain is none of {', '.join(_DOMAINS)}")
 
 
 def unit_of(policy: ContextFree) -> float:
-    """What a device's number is divided by: two points' distance, where it is a difference."""
+    """Return the divisor of a device's number: the distance of its two points, or 1."""
     return float(2 * policy.radius) if isinstance(policy, TwoPoint) else 1.0
 
 
 def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
-    """The same protection of the number that a device makes: a loss, or a difference of two.
+    """Return the protection of the number that a device reports: a loss or a difference.
 
     Noise on a slope and noise on the difference that it is made of are the same, but for the unit.
 
@@ -100,30 +100,30 @@ def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
         return privatizer
     scaled = dataclasses.replace(query, low=query.low * unit, high=query.high * unit)
     return dataclasses.replace(
-        privatizer, query=scaled, device=_scaled(privatizer.device, unit), aggregator=None
+        privatizer, query=scaled, device=_scale_noise(privatizer.device, unit), aggregator=None
     )
 
 
 def answering(policy: ContextFree, privatizer: Privatizer) -> Answering:
-    """What a device does with a question.
+    """Return the program of a device that answers questions.
 
     Raises:
         InvalidValue: the bandit's own way to answer is none that a light device knows.
     """
-    known = {ContextFree.answer: "loss", TwoPoint.answer: "difference"}
-    word = known.get(type(policy).answer)
-    if word is None:
+    answers = {ContextFree.answer: "loss", TwoPoint.answer: "difference"}
+    answer = answers.get(type(policy).answer)
+    if answer is None:
         raise InvalidValue(
             f"{type(policy).__name__} answers in its own way, and devices know "
-            f"{', '.join(known.values())}; leave `answer` as it is in `ContextFree`"
+            f"{', '.join(answers.values())}; leave `answer` as it is in `ContextFree`"
         )
     query: Any = privatizer.query
-    return Answering(low=query.low, high=query.high, questions=_questions(policy), answer=word)
+    return Answering(low=query.low, high=query.high, questions=_questions(policy), answer=answer)
 
 
 @double_precision
 def _questions(policy: ContextFree) -> int:
-    """How many points an action has."""
+    """Return how many points an action has."""
     at = Stream.of(seed=0, replicate=0)
     shape: tuple[int, ...] = jax.eval_shape(
         lambda: policy.propose(policy.init({}), jnp.int32(0), at)
@@ -131,9 +131,9 @@ def _questions(policy: ContextFree) -> int:
     return shape[0] if shape else 1
 
 
-def _scaled(noise: Any, unit: float) -> Any:
-    """The same noise in another unit."""
+def _scale_noise(noise: Any, unit: float) -> Any:
+    """Multiply the lengths of noise by a unit."""
     if noise is None:
         return None
-    names = [one.name for one in dataclasses.fields(noise) if one.name in _LENGTHS]
+    names = [field.name for field in dataclasses.fields(noise) if field.name in _LENGTHS]
     return dataclasses.replace(noise, **{name: getattr(noise, name) * unit for name in names})

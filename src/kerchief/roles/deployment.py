@@ -127,7 +127,7 @@ class Deployment:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _PolicySpec:
     """Which bandit a task runs: a registered one by its name, another one by its fingerprint."""
 
     name: str | None
@@ -216,10 +216,10 @@ def deploy(
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
 
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
-    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
-    >>> made.task.queries, made.task.size
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> deployment = deploy(policy="linucb", problem=problem, guarantee=guarantee)
+    >>> deployment.task.queries, deployment.task.size
     (('moments',), 5)
     """
     if not isinstance(name, str | None):
@@ -228,27 +228,27 @@ def deploy(
     problem = problem if projection is None else projected(problem, projection)
     if isinstance(policy, str):
         policy = named(policy, problem)
-    asked = _Asked(
+    spec = _PolicySpec(
         name=policy if isinstance(policy, str) else None,
         mode=one_of("mode", mode, get_args(Mode)),
-        mechanism=_word(policy, guarantee) if mechanism is None else mechanism,
-        numbers={key: at_least(key, one, 0.0) for key, one in (numbers or {}).items()},
-        given=None if isinstance(policy, str) else _fingerprint(policy),
+        mechanism=_choose_mechanism(policy, guarantee) if mechanism is None else mechanism,
+        numbers={key: at_least(key, number, 0.0) for key, number in (numbers or {}).items()},
+        given=None if isinstance(policy, str) else _compute_fingerprint(policy),
     )
-    lasts = _VALID_S if valid_s is None and parties else valid_s
+    validity_s = _VALID_S if valid_s is None and parties else valid_s
     options = TaskOptions(
         name=name or (policy if isinstance(policy, str) else type(policy).__name__),
         rule={"window_s": window_s, "jitter_s": jitter_s, "default": default},
         nonce=os.urandom(16) if nonce is None else nonce,
         parties=tuple(parties),
-        valid_s=0 if lasts is None else whole("valid_s", lasts, low=1, high=2**31 - 1),
+        valid_s=0 if validity_s is None else whole("valid_s", validity_s, low=1, high=2**31 - 1),
         in_process=in_process,
         projection=projection,
     )
-    return _made(policy, problem, guarantee, asked, options)
+    return _build_deployment(policy, problem, guarantee, spec, options)
 
 
-def _word(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
+def _choose_mechanism(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
     return own_word(POLICIES[policy], guarantee.trust) if isinstance(policy, str) else BEST
 
 
@@ -263,20 +263,20 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
         Fenced: the task's noise is not what its promise needs, or the bandit is another one.
         InvalidValue: the task needs a bandit that was not given.
 
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
-    >>> data = deploy(policy="linucb", problem=facts, guarantee=promise).task.data
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> data = deploy(policy="linucb", problem=problem, guarantee=guarantee).task.data
     >>> deployed(Task.read(data)).guarantee.epsilon
     1.0
     """
-    asked = canonical.unpack(_Asked, task.policy)
-    given = asked.name if policy is None else policy
-    if given is None:
+    spec = canonical.unpack(_PolicySpec, task.policy)
+    source = spec.name if policy is None else policy
+    if source is None:
         raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
     problem = unpacked(task.bandit, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
-        asked = dataclasses.replace(asked, given=_fingerprint(policy))
+        spec = dataclasses.replace(spec, given=_compute_fingerprint(policy))
     options = TaskOptions(
         name=task.name,
         rule=vars(task.reward),
@@ -286,17 +286,17 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
         in_process=not task.has_equal_noise,
         projection=task.projection,
     )
-    made = _made(given, problem, promise, asked, options)
-    if made.task.data != task.data:
+    deployment = _build_deployment(source, problem, promise, spec, options)
+    if deployment.task.data != task.data:
         raise Fenced(
             "the task's numbers are not what its promise needs with this version of the program; "
             "nothing is drawn for it"
         )
-    return made
+    return deployment
 
 
 def guarantee_of(task: Task) -> Guarantee:
-    """What a task promises, in words that can be printed."""
+    """Return the guarantee that a task promises."""
     promise = task.promise
     endless = task.trust == Trust.NONE
     return Guarantee(
@@ -311,20 +311,20 @@ def guarantee_of(task: Task) -> Guarantee:
     )
 
 
-def _made(
-    given: str | AnyPolicy,
+def _build_deployment(
+    source: str | AnyPolicy,
     problem: AnyProblem,
     guarantee: Guarantee,
-    asked: _Asked,
+    spec: _PolicySpec,
     options: TaskOptions,
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
-    protection = Protection(guarantee=guarantee, mechanism=asked.mechanism)
-    made = _arranged(given, problem, protection, asked)
+    protection = Protection(guarantee=guarantee, mechanism=spec.mechanism)
+    protected = _protect_policy(source, problem, protection, spec)
     phases: tuple[Phase, ...] = ()
-    if isinstance(made.policy, PhasePolicy):
-        made, phases = _by_phases(made.policy, protection)
-    return assembled(made, problem, guarantee, asked, options, phases=phases)
+    if isinstance(protected.policy, PhasePolicy):
+        protected, phases = _plan_phases(protected.policy, protection)
+    return assembled(protected, problem, guarantee, spec, options, phases=phases)
 
 
 def assembled(
@@ -336,7 +336,7 @@ def assembled(
     *,
     phases: tuple[Phase, ...] = (),
 ) -> Deployment:
-    """The task of a bandit and its protection.
+    """Build the task of a policy and its protection.
 
     Args:
         made: bandit and protection, with simulated noise.
@@ -346,19 +346,20 @@ def assembled(
         options: everything else; the problem is what is left after its projection.
         phases: that may be played, where the bandit goes by phases.
     """
-    policy = _deployable(made.policy, problem)
+    policy = _check_deployable(made.policy, problem)
     users = sum(int(phase.clients) for phase in phases) or problem.horizon
     guarantee = dataclasses.replace(guarantee, rounds=users)
     privatizers = {
-        one: _exact(one, policy, made.privatizers[one]) for one in sorted(made.privatizers)
+        privatizer: _build_exact_noise(privatizer, policy, made.privatizers[privatizer])
+        for privatizer in sorted(made.privatizers)
     }
-    needs = _needs(privatizers, users)
+    needs = _compute_cohort_sizes(privatizers, users)
     if not options.has_trusted_labels:
         privatizers = {
-            name: one.evened(len(needs)) if isinstance(one, BitSums) else one
-            for name, one in privatizers.items()
+            name: privatizer.evened(len(needs)) if isinstance(privatizer, BitSums) else privatizer
+            for name, privatizer in privatizers.items()
         }
-    program = _program(policy, problem, privatizers)
+    program = _build_program(policy, problem, privatizers)
     task = Task(
         name=options.name,
         trust=str(guarantee.trust),
@@ -375,10 +376,13 @@ def assembled(
         problem=packed(problem),
         program=program,
         queries=tuple(privatizers),
-        noise=tuple(_noise(one, guarantee, needs, users, options) for one in privatizers.values()),
+        noise=tuple(
+            _describe_noise(privatizer, guarantee, needs, users, options)
+            for privatizer in privatizers.values()
+        ),
         needs=needs,
         horizon=users,
-        reward=_reward(problem, program, **options.rule),
+        reward=_build_reward_rule(problem, program, **options.rule),
         nonce=options.nonce,
         parties=options.parties,
         valid_s=options.valid_s,
@@ -394,21 +398,23 @@ def assembled(
     )
 
 
-def _by_phases(given: PhasePolicy, protection: Protection) -> tuple[Arranged, tuple[Phase, ...]]:
-    """Phases whose groups are cohorts, all of them known before the first client.
+def _plan_phases(
+    raw_policy: PhasePolicy, protection: Protection
+) -> tuple[Arranged, tuple[Phase, ...]]:
+    """Plan phases whose groups are cohorts, all of them known before the first client.
 
     Groups have equal sizes, so that no release decides how many clients or coins a sum has
     (`population.md`).
     """
-    policy = given.evened()
+    policy = raw_policy.evened()
     privatizers = protect(policy, protection, horizon=policy.problem.horizon)
     if ANSWERS not in privatizers:
         raise InvalidValue(
             f"{type(policy).__name__} asks nobody within {policy.problem.horizon} rounds: there is "
             "nothing to deploy; plan more rounds, or choose 'dpe'"
         )
-    made = privatizers[ANSWERS]
-    phases = policy.phases(partial(mean_noise, made))
+    privatizer = privatizers[ANSWERS]
+    phases = policy.phases(partial(mean_noise, privatizer))
     needs = [int(phase.clients) // policy.groups for phase in phases for _ in range(policy.groups)]
     if sum(needs) != sum(int(phase.clients) for phase in phases):
         raise InvalidValue(
@@ -416,21 +422,23 @@ def _by_phases(given: PhasePolicy, protection: Protection) -> tuple[Arranged, tu
             "releases would decide; choose one whose groups are equal, such as 'pe'"
         )
     schedule = At(ends=tuple(itertools.accumulate(needs)))
-    return Arranged(policy=policy, privatizers={ANSWERS: made.with_schedule(schedule)}), phases
+    return Arranged(
+        policy=policy, privatizers={ANSWERS: privatizer.with_schedule(schedule)}
+    ), phases
 
 
-def _reward(
+def _build_reward_rule(
     problem: AnyProblem, program: Program, window_s: int, jitter_s: int, default: float | None
 ) -> Reward:
-    low, high, usual = problem.low, problem.high, problem.low
+    low, high, fallback = problem.low, problem.high, problem.low
     if isinstance(program, Answering):
         low, high = program.low, program.high
-        usual = high if program.answer == "loss" else 0.0
-    given = usual if default is None else default
+        fallback = high if program.answer == "loss" else 0.0
+    chosen_default = fallback if default is None else default
     reward = Reward(
         window_s=whole("window_s", window_s, low=0, high=2**31),
         jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
-        default=between("default", given, low, high, closed=True),
+        default=between("default", chosen_default, low, high, closed=True),
     )
     if reward.jitter_s and not reward.window_s:
         raise InvalidValue(
@@ -440,41 +448,41 @@ def _reward(
     return reward
 
 
-def _arranged(
-    given: str | AnyPolicy, problem: AnyProblem, protection: Protection, asked: _Asked
+def _protect_policy(
+    source: str | AnyPolicy, problem: AnyProblem, protection: Protection, spec: _PolicySpec
 ) -> Arranged:
-    if not isinstance(given, str):
-        if not hasattr(given, "queries"):
-            raise InvalidValue(f"a {type(given).__name__} is no policy; give a name, or a policy")
-        privatizers = protect(given, protection, horizon=problem.horizon)
-        return Arranged(policy=given, privatizers=privatizers)
-    entry = POLICIES[given]
+    if not isinstance(source, str):
+        if not hasattr(source, "queries"):
+            raise InvalidValue(f"a {type(source).__name__} is no policy; give a name, or a policy")
+        privatizers = protect(source, protection, horizon=problem.horizon)
+        return Arranged(policy=source, privatizers=privatizers)
+    entry = POLICIES[source]
     if protection.trust not in entry.trusts:
         raise InvalidValue(
-            f"trust is {protection.trust}; {given!r} runs under {', '.join(entry.trusts)}"
+            f"trust is {protection.trust}; {source!r} runs under {', '.join(entry.trusts)}"
         )
     if not entry.deployable:
         raise InvalidValue(
-            f"{given!r} is a paper's own version, for study alone; choose {given.split('@')[0]!r}"
+            f"{source!r} is a paper's own version, for study alone; choose {source.split('@')[0]!r}"
         )
-    mode: Any = one_of("mode", asked.mode, get_args(Mode))
-    return arrange(given, problem, protection, mode=mode, numbers=asked.numbers)
+    mode: Any = one_of("mode", spec.mode, get_args(Mode))
+    return arrange(source, problem, protection, mode=mode, numbers=spec.numbers)
 
 
-def _deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:
-    phased, heard = isinstance(policy, PhasePolicy), isinstance(policy, ContextFree)
-    common = isinstance(problem, PopulationProblem)
-    if (common and not phased) or (heard and not policy.queries):
+def _check_deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:
+    is_phased, is_context_free = isinstance(policy, PhasePolicy), isinstance(policy, ContextFree)
+    is_population = isinstance(problem, PopulationProblem)
+    if (is_population and not is_phased) or (is_context_free and not policy.queries):
         raise InvalidValue(
             f"{type(policy).__name__} hears {policy.feedback}; these roles decide among a user's "
             "own arms, ask for a loss, or go by phases: choose a policy such as 'linucb' for a "
             "Problem, 'ucb' for a ContextFreeProblem, 'dpe' for a PopulationProblem"
         )
-    made: AnyPolicy = policy
-    return made
+    checked: AnyPolicy = policy
+    return checked
 
 
-def _exact(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
+def _build_exact_noise(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
     if isinstance(policy, ContextFree):
         return in_losses(policy, privatizer).exact()
     if isinstance(privatizer.query, BoundedLoss) or not isinstance(
@@ -488,12 +496,12 @@ def _exact(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
     return privatizer.exact()
 
 
-def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ...]:
-    """How many users each cohort has; none where every report is released by itself."""
-    schedules = {one.schedule for one in privatizers.values()}
+def _compute_cohort_sizes(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ...]:
+    """Return the size of each cohort; none where every report is released by itself."""
+    schedules = {privatizer.schedule for privatizer in privatizers.values()}
     if schedules <= {Every()}:
         return ()
-    if len(schedules) > 1 or not all(isinstance(one, At) for one in schedules):
+    if len(schedules) > 1 or not all(isinstance(schedule, At) for schedule in schedules):
         raise InvalidValue(
             "the bandit's queries are released at different times; choose one that asks for sums "
             "over the same users, such as 'linucb'"
@@ -509,16 +517,16 @@ def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ..
     return At(ends=ends).sizes
 
 
-def _program(
+def _build_program(
     policy: AnyPolicy, problem: AnyProblem, privatizers: Mapping[str, Privatizer]
 ) -> Program:
-    """What a light device does, or the word for a device that needs the whole library."""
+    """Build the program of a light device, or mark one that needs the whole library."""
     if isinstance(policy, PhasePolicy):
-        return _phased(policy)
+        return _build_phased_program(policy)
     if isinstance(policy, ContextFree):
         return answering(policy, *privatizers.values())
     if type(policy) is OwnSampling:
-        return _own(policy, problem)
+        return _build_disjoint_program(policy, problem)
     if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
         return Library()
     assert isinstance(problem, Problem)
@@ -540,13 +548,13 @@ def _program(
         offset=query.offset,
         balance=query.balance,
         weighted=query.weighted,
-        reweighed=_rule_of_weights(policy, privatizers["moments"].outlook),
+        reweighed=_choose_weight_rule(policy, privatizers["moments"].outlook),
         choice="guess" if isinstance(policy, Sampling) else "bound",
     )
 
 
-def _rule_of_weights(policy: AnyPolicy, outlook: Outlook) -> int:
-    """By which rule surprises are reported, or 0."""
+def _choose_weight_rule(policy: AnyPolicy, outlook: Outlook) -> int:
+    """Return the rule by which surprises are reported, or 0."""
     if not isinstance(policy, SurprisedSampling):
         return 0
     if policy.weighs(outlook):
@@ -559,7 +567,7 @@ def _rule_of_weights(policy: AnyPolicy, outlook: Outlook) -> int:
     return 0
 
 
-def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
+def _build_disjoint_program(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
     assert isinstance(problem, Problem)
     query = policy.query
     return OwnModels(
@@ -577,53 +585,57 @@ def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
 
 
 @double_precision
-def _phased(policy: PhasePolicy) -> Phased:
-    facts = policy.problem
+def _build_phased_program(policy: PhasePolicy) -> Phased:
+    problem = policy.problem
     first = Phase(number=1, pulls=1, first=0, clients=policy.groups)
 
     def ask() -> Asked:
-        return policy.ask(jnp.zeros((facts.arms, facts.dim)), policy.init({}), first, noisy=True)
+        return policy.ask(
+            jnp.zeros((problem.arms, problem.dim)), policy.init({}), first, noisy=True
+        )
 
-    asked = jax.eval_shape(ask)
+    questions = jax.eval_shape(ask)
     return Phased(
-        low=facts.low,
-        high=facts.high,
+        low=problem.low,
+        high=problem.high,
         groups=policy.groups,
-        atoms=asked.atoms.shape[1],
+        atoms=questions.atoms.shape[1],
         size=policy.queries[ANSWERS].size,
     )
 
 
-def _noise(
+def _describe_noise(
     privatizer: Privatizer,
     guarantee: Guarantee,
     needs: tuple[int, ...],
     horizon: int,
     options: TaskOptions,
 ) -> wire.Noise:
-    """The noise of one query in the words of the wire."""
+    """Describe the noise of one query in the words of the wire."""
     query = privatizer.query
     if isinstance(privatizer, BitSums):
         first = privatizer.batches[0]
-        kept = tuple(round(one.keep * wire.KEEP_UNITS) for one in privatizer.batches[: len(needs)])
-        return wire.Bits(size=query.size, bits=first.bits, bound=first.bound, keep=kept)
+        keep_units = tuple(
+            round(batch.keep * wire.KEEP_UNITS) for batch in privatizer.batches[: len(needs)]
+        )
+        return wire.Bits(size=query.size, bits=first.bits, bound=first.bound, keep=keep_units)
     if isinstance(privatizer, ShuffledSums):
-        return _coins(privatizer.coins, guarantee, needs, options)
+        return _describe_coins(privatizer.coins, guarantee, needs, options)
     if isinstance(privatizer, PrefixSums):
         assert isinstance(privatizer.noise, ExactContinualNoise)
-        return _statistic(query, _grid_bits(privatizer.noise.grid))
+        return _describe_statistic(query, _compute_grid_bits(privatizer.noise.grid))
     assert isinstance(privatizer, CohortSums)
     if privatizer.device is not None:
-        return _randomized(privatizer.device, query)
+        return _describe_device_noise(privatizer.device, query)
     if isinstance(privatizer.aggregator, ExactGaussian | ExactLaplace):
-        return _statistic(query, privatizer.aggregator.grid_bits)
-    return _statistic(query, _finest(query, horizon))
+        return _describe_statistic(query, privatizer.aggregator.grid_bits)
+    return _describe_statistic(query, _compute_finest_grid_bits(query, horizon))
 
 
-def _coins(
+def _describe_coins(
     noise: ExactBinomial, guarantee: Guarantee, needs: tuple[int, ...], options: TaskOptions
 ) -> wire.Coins:
-    """Enough coins that those of the honest part of each cohort suffice (`crediting.md`).
+    """Describe coins of which the honest part of each cohort suffices (`crediting.md`).
 
     Every cohort gets those of the smallest one where a device cannot trust the label of a status.
     """
@@ -632,14 +644,14 @@ def _coins(
         coins = (max(coins),) * len(coins)
     return wire.Coins(
         size=noise.dimension,
-        step_bits=_grid_bits(noise.step),
+        step_bits=_compute_grid_bits(noise.step),
         levels=noise.levels,
         scale=noise.scale,
         coins=coins,
     )
 
 
-def _randomized(noise: Any, query: Any) -> wire.Noise:
+def _describe_device_noise(noise: Any, query: Any) -> wire.Noise:
     match noise:
         case ExactShortlist():
             return wire.Shortlist(
@@ -649,7 +661,7 @@ def _randomized(noise: Any, query: Any) -> wire.Noise:
                 center=noise.center,
                 radius=noise.radius,
                 factor=noise.factor,
-                grid_bits=_grid_bits(noise.grid),
+                grid_bits=_compute_grid_bits(noise.grid),
             )
         case ExactCompass():
             return noise.wire
@@ -660,41 +672,41 @@ def _randomized(noise: Any, query: Any) -> wire.Noise:
             )
         case ExactGaussian() | ExactLaplace():
             law = "gaussian" if isinstance(noise, ExactGaussian) else "laplace"
-            plain = _statistic(query, noise.grid_bits)
+            statistic = _describe_statistic(query, noise.grid_bits)
             return wire.Rounded(
                 law=law,
                 grid_bits=noise.grid_bits,
                 scale=noise.scale,
-                center=plain.center,
-                radius=plain.radius,
+                center=statistic.center,
+                radius=statistic.radius,
             )
     raise InvalidValue(f"{type(noise).__name__} has no form on the wire; choose another mechanism")
 
 
-def _statistic(query: Any, grid_bits: int) -> wire.Statistic:
-    """A box that holds every statistic, in whole units of the grid."""
+def _describe_statistic(query: Any, grid_bits: int) -> wire.Statistic:
+    """Describe a box that holds every statistic, in whole units of the grid."""
     center = np.broadcast_to(np.asarray(query.center, np.float64), (query.size,))
     units = np.rint(np.ldexp(center, grid_bits)).astype(np.int64)
     radius = math.ceil(math.ldexp(query.radius, grid_bits)) + 1
     return wire.Statistic(grid_bits=grid_bits, center=tuple(units.tolist()), radius=radius)
 
 
-def _finest(query: Any, horizon: int) -> int:
-    """A grid for exact sums: as fine as they have room for."""
+def _compute_finest_grid_bits(query: Any, horizon: int) -> int:
+    """Return the bits of the finest grid for which exact sums have room."""
     largest = (float(np.abs(query.center).max()) + query.radius) * horizon
     return min(_FINEST, 60 - math.frexp(largest)[1])
 
 
-def _grid_bits(grid: float) -> int:
+def _compute_grid_bits(grid: float) -> int:
     mantissa, exponent = math.frexp(grid)
     assert mantissa == 0.5
     return 1 - exponent
 
 
-def _fingerprint(policy: object) -> str:
-    """A hash of a bandit's class and all its numbers: another one is another task."""
+def _compute_fingerprint(policy: object) -> str:
+    """Hash a policy's class and all its numbers, which identify it in a task."""
     kind = type(policy)
     leaves, form = jax.tree.flatten(policy)
     numbers = [canonical.pack(Numbers.of(np.asarray(leaf))) for leaf in leaves]
-    said = canonical.write([f"{kind.__module__}:{kind.__qualname__}", str(form), numbers])
-    return hashlib.sha256(said).hexdigest()
+    content = canonical.write([f"{kind.__module__}:{kind.__qualname__}", str(form), numbers])
+    return hashlib.sha256(content).hexdigest()

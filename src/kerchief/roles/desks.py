@@ -63,20 +63,20 @@ class Desk:
         return self.running or getattr(self.privatizer, "noisy_aggregator", False)
 
     def open(self) -> Kept:
-        """Before the first release of an epoch."""
+        """Return the state before the first release of an epoch."""
         size = self.wire.size if self.running else 0
         state: Any = self._continual.open(size) if self.running else np.zeros(0)
         return Kept(total=np.zeros(size, np.int64), noise=np.asarray(state, np.float64))
 
     @functools.cached_property
     def form(self) -> Kept:
-        """What is kept, as it looks at the beginning: so many numbers there will always be."""
+        """State before the first release; later states have arrays of these shapes."""
         return self.open()
 
     def draw(
         self, cohorts: Wholes, kept: Kept, number: int, source: Randomness | None
     ) -> tuple[Wholes, Kept]:
-        """The noisy totals of cohorts, or after each that of all so far, and what to remember.
+        """Return noisy totals, per cohort or running, and the state to remember.
 
         Args:
             cohorts: the exact sum of each cohort's reports, one row each.
@@ -99,7 +99,7 @@ class Desk:
         return exact + steps, kept
 
     def variance(self, cohort: int, users: int) -> float:
-        """Of the noise that a cohort's release brings: its devices' and the middle's."""
+        """Return the noise variance of a cohort's release, from its devices and the middle."""
         privatizer: Any = self.privatizer
         if isinstance(self.wire, wire.Coins):
             # A coin has a variance of a quarter step, and rounding at random at most as much.
@@ -114,7 +114,7 @@ class Desk:
         return device * users + middle
 
     def running_variance(self, releases: int) -> float:
-        """Of the noise in a running total, after so many releases of its epoch."""
+        """Return the noise variance of a running total after so many releases of its epoch."""
         block, place = divmod(releases, _RELEASES)
         if block not in self._variances:
             counts = block * _RELEASES + np.arange(_RELEASES)
@@ -125,7 +125,7 @@ class Desk:
 
     @functools.cached_property
     def _variances(self) -> dict[int, list[float]]:
-        """Those of neighbouring running totals, which cost little more than one."""
+        """Variances of a block of running totals, which are computed together."""
         return {}
 
     @functools.cached_property
@@ -139,15 +139,16 @@ def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tupl
     """The desks of a task, in its order."""
     pairs = zip(made.privatizers.values(), made.task.noise, strict=True)
     return tuple(
-        Desk(privatizer=one if pool is None else one.with_noise(pool), wire=noise)
-        for one, noise in pairs
+        Desk(privatizer=privatizer if pool is None else privatizer.with_noise(pool), wire=noise)
+        for privatizer, noise in pairs
     )
 
 
 def write_secret(number: int, kept: tuple[Kept, ...]) -> bytes:
     """What is kept, as bytes for the store."""
     numbers = [
-        (one.total.astype("<i8", copy=False), one.noise.astype("<f8", copy=False)) for one in kept
+        (memory.total.astype("<i8", copy=False), memory.noise.astype("<f8", copy=False))
+        for memory in kept
     ]
     parts = [total.tobytes() + noise.tobytes() for total, noise in numbers]
     return number.to_bytes(8, "little") + b"".join(parts)
@@ -159,7 +160,7 @@ def read_secret(data: bytes, desks: tuple[Desk, ...]) -> tuple[int, tuple[Kept, 
     Raises:
         CodecError: it is of another length.
     """
-    number, at, found = int.from_bytes(data[:8], "little"), 8, []
+    number, at, memories = int.from_bytes(data[:8], "little"), 8, []
     for desk in desks:
         form = desk.form
         middle = at + form.total.nbytes
@@ -167,11 +168,11 @@ def read_secret(data: bytes, desks: tuple[Desk, ...]) -> tuple[int, tuple[Kept, 
         if end > len(data):
             raise CodecError("the noise that was kept is too short; the store was changed")
         noise = np.frombuffer(data[middle:end], "<f8").reshape(form.noise.shape)
-        found.append(Kept(total=np.frombuffer(data[at:middle], "<i8"), noise=noise))
+        memories.append(Kept(total=np.frombuffer(data[at:middle], "<i8"), noise=noise))
         at = end
     if at != len(data):
         raise CodecError("the noise that was kept is too long; the store was changed")
-    return number, tuple(found)
+    return number, tuple(memories)
 
 
 def hedged(context: bytes, source: Randomness = os.urandom) -> Randomness:

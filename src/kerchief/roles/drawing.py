@@ -38,7 +38,7 @@ class Drawing:
         desks: tuple[Desk, ...],
         source: Randomness | None,
     ) -> None:
-        """Before the first release.
+        """Prepare the first release.
 
         Args:
             at: the transaction.
@@ -84,9 +84,9 @@ class Drawing:
         length, head = row.length, row.head
         if self._totals:
             totals = np.array(self._totals)
-            names = self._published(self._noisy(totals) if self._draws else totals)
+            names = self._publish_totals(self._noisy(totals) if self._draws else totals)
             if self._task.needs or self._draws:
-                length, head = _linked(self._at, row, self._said(names))
+                length, head = _link_lines(self._at, row, self._write_draw_lines(names))
         after = Row(
             config=row.config,
             state=row.state,
@@ -100,8 +100,8 @@ class Drawing:
         self._at.change(after)
         return after
 
-    def _published(self, totals: Wholes) -> list[bytes]:
-        """Store releases, each with a hash of the one before; their own hashes."""
+    def _publish_totals(self, totals: Wholes) -> list[bytes]:
+        """Store releases, each with a hash of the one before, and return their own hashes."""
         row, last = self._row, self._task.id
         if row.releases:
             last = hashlib.sha256(self._at.release(row.releases - 1) or b"").digest()
@@ -117,24 +117,24 @@ class Drawing:
         return names
 
     def _noisy(self, totals: Wholes) -> Wholes:
-        """The totals as they are shown: the state of the noise moves on."""
-        drawn, kept = read_secret(self._at.secret() or b"", self._desks)
-        source = self._source and self._hedged(totals, self._source)
+        """Add noise to totals, and store the next state of the noise."""
+        count, states = read_secret(self._at.secret() or b"", self._desks)
+        source = self._source and self._hedge_source(totals, self._source)
         pairs = [
-            desk.draw(totals[:, part], one, drawn, source)
-            for desk, part, one in zip(self._desks, self._task.parts, kept, strict=True)
+            desk.draw(totals[:, part], state, count, source)
+            for desk, part, state in zip(self._desks, self._task.parts, states, strict=True)
         ]
-        shown, states = zip(*pairs, strict=True)
+        noisy_parts, new_states = zip(*pairs, strict=True)
         if any([desk.running for desk in self._desks]):
-            self._at.hide(write_secret(drawn + len(totals), states))
-        return np.concatenate(shown, axis=1)
+            self._at.hide(write_secret(count + len(totals), new_states))
+        return np.concatenate(noisy_parts, axis=1)
 
-    def _hedged(self, totals: Wholes, source: Randomness) -> Randomness:
+    def _hedge_source(self, totals: Wholes, source: Randomness) -> Randomness:
         context = self._row.head + self._row.releases.to_bytes(8, "little") + totals.tobytes()
         return hedged(hashlib.sha256(context).digest(), source)
 
-    def _said(self, names: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-        """What lines say of releases: as `canonical.write` would, in a tenth of the time."""
+    def _write_draw_lines(self, names: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bodies of draw lines, as `canonical.write` would, in a tenth of the time."""
         row = self._row
         for place, (name, users) in enumerate(zip(names, self._users, strict=True)):
             yield (
@@ -147,16 +147,18 @@ class Drawing:
 
 
 def appended(at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
-    """Add lines to the chain; where the task stands then."""
+    """Add lines to the chain, and return where the task stands then."""
     lines = ((kind, canonical.write(content)) for kind, content in said)
-    length, head = _linked(at, row, lines)
+    length, head = _link_lines(at, row, lines)
     return dataclasses.replace(row, length=length, head=head)
 
 
-def _linked(at: Transaction, row: Row, said: Iterable[tuple[str, bytes]]) -> tuple[int, bytes]:
-    """Add lines to the chain: its length and its head then."""
+def _link_lines(
+    at: Transaction, row: Row, bodies: Iterable[tuple[str, bytes]]
+) -> tuple[int, bytes]:
+    """Add lines to the chain, and return its new length and head."""
     length, head, lines = row.length, row.head, list[Line]()
-    for kind, body in said:
+    for kind, body in bodies:
         lines.append(Line(number=length, kind=kind, prev=head, body=body))
         length, head = length + 1, lines[-1].hash
     at.append(lines)

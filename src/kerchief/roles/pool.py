@@ -95,7 +95,7 @@ class Pooled:
         return self._noise.event()
 
     def draw(self, stream: None = None, rows: int = 1) -> NDArray[np.int64]:
-        """The noise of so many `add`s, in grid steps: one row each.
+        """Draw the noise of so many calls of `add`, in grid steps, one row each.
 
         Raises:
             InvalidValue: a stream was given.
@@ -107,9 +107,9 @@ class Pooled:
                 self._fill(rows)
             # Counted as used before it is: an interrupt may waste noise, never repeat or zero it.
             places, self._next = slice(self._next, self._next + rows), self._next + rows
-            found: NDArray[np.int64] = self._rows[places].copy()
+            noise: NDArray[np.int64] = self._rows[places].copy()
             self._rows[places] = 0
-            return found
+            return noise
 
     def _fill(self, least: int) -> None:
         size = self._noise.dimension
@@ -118,7 +118,7 @@ class Pooled:
         self._next, self._owner = 0, os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy gets a pool of its own, empty."""
+        """Rebuild a copy with an empty pool of its own."""
         return Pooled, (self._noise,)
 
     def __repr__(self) -> str:
@@ -137,28 +137,28 @@ class ListedAhead:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without candidates."""
         self._lock, self._owner = threading.Lock(), os.getpid()
-        self._left: dict[tuple[int, int], list[Vectors]] = {}
+        self._unused_lists: dict[tuple[int, int], list[Vectors]] = {}
 
     def __call__(self, count: int, size: int, source: Randomness) -> Vectors:
         """The candidates of one report, as `candidates` draws them."""
         with self._lock:
             if self._owner != os.getpid():
-                self._left, self._owner = {}, os.getpid()
-            left = self._left.setdefault((count, size), [])
-            if not left:
+                self._unused_lists, self._owner = {}, os.getpid()
+            unused = self._unused_lists.setdefault((count, size), [])
+            if not unused:
                 lists = max(1, _NORMALS // (count * size))
-                left.extend(candidates(lists * count, size, source).reshape(lists, count, size))
-            return left.pop()
+                unused.extend(candidates(lists * count, size, source).reshape(lists, count, size))
+            return unused.pop()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has none."""
+        """Rebuild a copy without candidates."""
         return ListedAhead, ()
 
 
 def pooled(noise: Any) -> Any:
-    """The same exact noise, drawn in bulk: for a bandit in one process, in memory alone.
+    """Draw exact noise in bulk, for a bandit in one process that lives in memory alone.
 
     A pool survives in a machine that is cloned while it runs, so a middle on disk has none.
     """

@@ -125,17 +125,17 @@ class _Moments:
         """Lay out the flat form, and compute the bounds."""
         dim, unit, self._slack = program.dim, math.ldexp(1.0, noise.grid_bits), _slack(noise)
         rows, columns = np.triu_indices(dim)
-        self._cut = cut = len(rows)
+        self._vector_start = vector_start = len(rows)
         # Each entry is left times right times weight: numbers of the column. The vector comes last.
-        self._left = np.concatenate([rows, np.full(dim, dim)])
-        self._right = np.concatenate([columns, np.arange(dim)])
-        self._weights = np.where(self._left == self._right, 1.0, math.sqrt(2.0))
-        self._weights[cut:] = 1.0
+        self._left_places = np.concatenate([rows, np.full(dim, dim)])
+        self._right_places = np.concatenate([columns, np.arange(dim)])
+        self._weights = np.where(self._left_places == self._right_places, 1.0, math.sqrt(2.0))
+        self._weights[vector_start:] = 1.0
         self._diagonal = np.flatnonzero(rows == columns)
         # Places of each column in a row, then of the vector's number that belongs to its pivot.
         self._places = np.empty((dim, dim + 1), np.intp)
-        self._places[rows, columns] = self._places[columns, rows] = np.arange(cut)
-        self._places[:, dim] = cut + np.arange(dim)
+        self._places[rows, columns] = self._places[columns, rows] = np.arange(vector_start)
+        self._places[:, dim] = vector_start + np.arange(dim)
         self._shares = 1 / self._weights[self._places]
         ends = (program.response_low - program.offset, program.response_high - program.offset)
         largest = max(map(abs, ends))
@@ -150,29 +150,33 @@ class _Moments:
 
     def test(self, rows: Floats) -> Verdicts:
         """Return which rows have a matrix of rank one, and a vector that fits it."""
-        slack, cut, diagonal = self._slack, self._cut, rows.take(self._diagonal, 1)
-        chosen, pivot = diagonal.argmax(1), np.maximum.reduce(diagonal, 1)
-        index = np.arange(len(rows))[:, None], self._places.take(chosen, 0)
-        ends = rows[index] * self._shares.take(chosen, 0)
+        slack, vector_start, diagonal = (
+            self._slack,
+            self._vector_start,
+            rows.take(self._diagonal, 1),
+        )
+        column, pivot = diagonal.argmax(1), np.maximum.reduce(diagonal, 1)
+        index = np.arange(len(rows))[:, None], self._places.take(column, 0)
+        ends = rows[index] * self._shares.take(column, 0)
         along = np.abs(ends[:, -1])
         # Rounding hides the direction of a smaller matrix.
         visible = pivot >= 8 * slack
         inverse = visible / np.maximum(pivot, slack)
-        apart = (ends * inverse[:, None]).take(self._left, 1)
-        apart *= ends.take(self._right, 1)
-        apart *= self._weights
-        apart -= rows
-        np.abs(apart, out=apart)
+        errors = (ends * inverse[:, None]).take(self._left_places, 1)
+        errors *= ends.take(self._right_places, 1)
+        errors *= self._weights
+        errors -= rows
+        np.abs(errors, out=errors)
         reach = self._reach(pivot)
-        beside = np.where(visible, slack * (2.5 + 2.1 * along * inverse), reach)
-        verdicts: Verdicts = np.maximum.reduce(apart[:, :cut], 1) <= 14 * slack
-        verdicts &= np.maximum.reduce(apart[:, cut:], 1) <= beside
+        allowed_error = np.where(visible, slack * (2.5 + 2.1 * along * inverse), reach)
+        verdicts: Verdicts = np.maximum.reduce(errors[:, :vector_start], 1) <= 14 * slack
+        verdicts &= np.maximum.reduce(errors[:, vector_start:], 1) <= allowed_error
         verdicts &= along <= reach
         verdicts &= np.add.reduce(diagonal, 1) <= self._trace
         if self._smallest:
             verdicts &= along >= self._smallest * np.sqrt(np.maximum(pivot - slack, 0)) - slack
         if self._weighted:
-            verdicts &= np.square(rows[:, cut:]).sum(1) <= self._length**2
+            verdicts &= np.square(rows[:, vector_start:]).sum(1) <= self._length**2
         return verdicts
 
     def _reach(self, pivot: Floats) -> Floats | float:
@@ -200,15 +204,15 @@ class _Blocks:
     def test(self, rows: Floats) -> Verdicts:
         """Return which rows concern one arm alone, with the same features in every part."""
         program, slack = self._program, self._slack
-        cut = 2 * program.arms * program.dim
-        blocks = rows[:, :cut].reshape(-1, 2, program.arms, program.dim)
+        pool_start = 2 * program.arms * program.dim
+        blocks = rows[:, :pool_start].reshape(-1, 2, program.arms, program.dim)
         is_alone = (blocks != 0).any((1, 3)).sum(1) <= 1
         moments, features = blocks.sum(2).transpose(1, 0, 2)
-        index, chosen = np.arange(len(rows))[:, None], np.abs(features).argmax(1)[:, None]
-        pivot, along = features[index, chosen], moments[index, chosen]
+        index, column = np.arange(len(rows))[:, None], np.abs(features).argmax(1)[:, None]
+        pivot, along = features[index, column], moments[index, column]
         sizes = np.abs(pivot) + np.abs(along) + np.abs(moments) + np.abs(features)
         is_along = np.abs(pivot * moments - along * features) <= slack * (sizes + 6 * slack)
-        varying, pool = features[:, : self._count], rows[:, cut:]
+        varying, pool = features[:, : self._count], rows[:, pool_start:]
         length = self._unit * program.varying + math.sqrt(self._count) * slack
         is_short = np.square(varying).sum(1) <= length**2
         lever = self._unit * program.lever

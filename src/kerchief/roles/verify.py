@@ -56,7 +56,7 @@ def verify(
 
 
 def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
-    """The chain of the one task at a place, and its releases if they are there.
+    """Read the chain of the one task at a place, and its releases if they are there.
 
     Args:
         place: a folder of a `Bandit`, a store (a file or a URL), or an exported chain.
@@ -67,8 +67,8 @@ def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
     path = Path(place)
     if path.is_file() and not path.read_bytes()[:16].startswith(b"SQLite format 3"):
         return imported(path.read_bytes()), None
-    known = "://" in place or path.exists()
-    if not known:
+    is_present = "://" in place or path.exists()
+    if not is_present:
         raise InvalidValue(f"{place} is not there; give a bandit's folder, a store or a chain")
     store = open_store(str(path / "middle.db") if path.is_dir() else place)
     try:
@@ -92,10 +92,10 @@ def check_releases(books: Books, releases: Sequence[bytes]) -> None:
         raise Fenced(
             f"there are {len(releases)} releases and {len(books.drawn)} draws on the chain"
         )
-    kept = [
-        releases[one.release] if 0 <= one.release < len(releases) else b"" for one in books.drawn
+    payloads = [
+        releases[draw.release] if 0 <= draw.release < len(releases) else b"" for draw in books.drawn
     ]
-    check_payloads(books.drawn, kept)
+    check_payloads(books.drawn, payloads)
 
 
 def check_payloads(drawn: Sequence[Drawn], payloads: Sequence[bytes]) -> None:
@@ -105,6 +105,6 @@ def check_payloads(drawn: Sequence[Drawn], payloads: Sequence[bytes]) -> None:
         Fenced: one of them is missing, or another one.
     """
     names = [hashlib.sha256(payload).digest() for payload in payloads]
-    for one, name in itertools.zip_longest(drawn, names[: len(drawn)]):
-        if one.payload != name:
-            raise Fenced(f"release {one.release} is not the one that was drawn")
+    for draw, name in itertools.zip_longest(drawn, names[: len(drawn)]):
+        if draw.payload != name:
+            raise Fenced(f"release {draw.release} is not the one that was drawn")

@@ -150,7 +150,7 @@ def test_a_task_with_too_few_coins_is_no_task() -> None:
 
 def test_a_report_is_not_refused_and_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third cohort would take what the second must refuse, and a device hears one answer."""
-    monkeypatch.setattr(Middle, "_later", lambda *_: None)  # nowhere is room to wait
+    monkeypatch.setattr(Middle, "_choose_later_cohort", lambda *_: None)  # nowhere is room to wait
     one = field("shuffle")
     noise: Any = one.task.noise[0]
     first, second, third = noise.coins[:3]
@@ -222,7 +222,7 @@ def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Task, "enters", counted)
     monkeypatch.setattr(one.middle, "task", many)
-    assert one.middle._later(0, 0, {}) is None
+    assert one.middle._choose_later_cohort(0, 0, {}) is None
     assert len(asked) == 64
 
 

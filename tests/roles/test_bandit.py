@@ -198,12 +198,12 @@ def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPa
     one = bandit("local")
     serve(one, 5)
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "_added", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(Learner, "_add_release", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             serve(one, 1)
     one.expire()
     assert one.users == 6
-    other = Learner(one._made)
+    other = Learner(one._deployment)
     other.follow(one._middle.releases())
     for name, array in one.model.items():
         np.testing.assert_array_equal(array, other.model[name])
@@ -290,7 +290,7 @@ def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
 def test_statements_say_which_price_of_visits_is_unproved(mechanism: str) -> None:
     """Cohorts of randomized bits differ in what they cost, and their noise is not normal."""
     one = bandit("shuffle", mechanism=mechanism)
-    middle = Middle(one._made, store=SQLiteStore.memory())
+    middle = Middle(one._deployment, store=SQLiteStore.memory())
     for said in (one.statement(), middle.statement()):
         assert "at delta 1e-06" in said
         assert ("visits spread over unequal cohorts might cost more" in said) == (

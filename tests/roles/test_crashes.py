@@ -156,7 +156,7 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
 
 def counted(bandit: Bandit) -> int:
     """How many reports the middle has taken, each of them once."""
-    Books.of(bandit._middle.chain()).check(bandit._made)
+    Books.of(bandit._middle.chain()).check(bandit._deployment)
     with bandit._store.read(bandit.task.id) as at:
         waiting, seen = sum(at.counts().values()), sum(at.seen().values())
     assert bandit.users + waiting == seen

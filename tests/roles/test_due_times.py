@@ -43,7 +43,7 @@ class Watcher:
         monkeypatch.setattr(module, "time", clock)
         # Nonce and first epoch are drawn: here they are the same in every run.
         monkeypatch.setattr(module, "deploy", partial(deploy, nonce=bytes(16)))
-        monkeypatch.setattr(middles, "_unused", lambda epochs, context: len(epochs))
+        monkeypatch.setattr(middles, "_choose_epoch", lambda epochs, context: len(epochs))
         take = Middle.take
 
         def watched(middle: Middle, reports: Any) -> Any:

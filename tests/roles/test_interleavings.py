@@ -109,8 +109,8 @@ class Impatient(Middle):
 class Lenient(Middle):
     """Takes reports of an epoch that is over."""
 
-    def _place(self, one: Any, epoch: int, *known: Any) -> int | Refused | None:
-        return super()._place(dataclasses.replace(one, epoch=epoch), epoch, *known)
+    def _choose_cohort(self, one: Any, epoch: int, *known: Any) -> int | Refused | None:
+        return super()._choose_cohort(dataclasses.replace(one, epoch=epoch), epoch, *known)
 
 
 class Lying(Middle):
@@ -169,7 +169,7 @@ def test_a_planted_fault_is_found(name: str) -> None:
 @pytest.mark.nightly
 def test_epochs_that_are_numbered_in_turn_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies would both begin epoch 1, and a report of it could be in both."""
-    monkeypatch.setattr(middles, "_unused", lambda epochs, context: len(epochs))
+    monkeypatch.setattr(middles, "_choose_epoch", lambda epochs, context: len(epochs))
     with pytest.raises(Broken, match=r"one payload|one release"):
         Search("central").run(EPOCHS)
 

@@ -32,7 +32,7 @@ def test_releases_are_taken_in_once_and_in_order(many: int) -> None:
     for number in range(1, 1 + many):
         digits = 10000 * digits + 100 * (10 + number) + number
     policy: Any = Digits()
-    after: Any = home._after(policy, jnp.int64(0), names, (rows, rows), jnp.int32(many))
+    after: Any = home._apply_releases(policy, jnp.int64(0), names, (rows, rows), jnp.int32(many))
     assert int(after) == digits
 
 

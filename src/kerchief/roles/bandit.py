@@ -73,9 +73,9 @@ class Bandit(Guarded):
         application times its calls without regard to rewards: ``roles/crediting.md``.
 
     >>> from kerchief import Guarantee, Problem
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-    >>> bandit = Bandit(problem=facts, guarantee=promise, window_s=0)
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
+    >>> bandit = Bandit(problem=problem, guarantee=guarantee, window_s=0)
     >>> choice = bandit.decide({"news": [1.0, 0.0], "sport": [0.6, 0.8]})
     >>> choice.arm in ("news", "sport")
     True
@@ -137,7 +137,7 @@ class Bandit(Guarded):
             DelayedLearningWarning: the window is longer than 0.
             WeakPromise: delta is not below 1/horizon, or the witness lies in the folder.
         """
-        made = deploy(
+        deployment = deploy(
             policy=policy,
             problem=problem,
             guarantee=guarantee,
@@ -150,7 +150,7 @@ class Bandit(Guarded):
             project=project,
             in_process=True,
         )
-        if made.phases:
+        if deployment.phases:
             raise InvalidValue(
                 "this bandit goes by phases, and asks clients who do not choose; use deploy, "
                 "Middle, PopulationLearner and, on each client's device, Device.join"
@@ -161,11 +161,11 @@ class Bandit(Guarded):
             warnings.warn(_describe_delay(window_s), DelayedLearningWarning, stacklevel=2)
         folder = None if path is None else Path(path)
         remembered = _witness_path(folder, witness)
-        if _is_restorable(made, folder, remembered):
+        if _is_restorable(deployment, folder, remembered):
             warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
         if folder is not None:
-            _new_folder(folder)
-        self._live(made, folder, remembered)
+            _make_folder(folder)
+        self._live(deployment, folder, remembered)
 
     @classmethod
     def open(
@@ -199,53 +199,55 @@ class Bandit(Guarded):
         store.close()
         if row is None or Task.read(row.config).id != task:
             raise Fenced(f"the bandit in {folder} has no task any more; its file was changed")
-        made = deployed(Task.read(row.config), policy=policy)
+        deployment = deployed(Task.read(row.config), policy=policy)
         bandit = cls.__new__(cls)
-        bandit._live(made, folder, _witness_path(folder, witness), renew=renew)
+        bandit._live(deployment, folder, _witness_path(folder, witness), renew=renew)
         return bandit
 
     def _live(
         self,
-        made: Deployment,
+        deployment: Deployment,
         folder: Path | None,
         witness: Path | None,
         *,
         renew: bool = False,
     ) -> None:
-        self._made, self._folder, self._witness = made, folder, witness
+        self._deployment, self._folder, self._witness = deployment, folder, witness
         self._is_open = True
         self._now: float | None = None
         self._store: Store
         self._lock = threading.RLock()
-        code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None
-        listed = ListedAhead() if folder is None else candidates
+        code: Any = (
+            LibraryCode(deployment) if isinstance(deployment.task.program, Library) else None
+        )
+        draw_candidates = ListedAhead() if folder is None else candidates
         if folder is None:
             self._store, self._pending = MemoryStore(), Pending()
-            self._middle = Middle(made, store=self._store, pool=pooled)
+            self._middle = Middle(deployment, store=self._store, pool=pooled)
         else:
             self._store = SQLiteStore(_middle(folder))
             _settle_in(folder, renew=renew)
             assert witness is not None
             self._middle = Middle(
-                made, store=self._store, witness=FileWitness(witness), renew=renew
+                deployment, store=self._store, witness=FileWitness(witness), renew=renew
             )
             self._pending = Pending(folder / "device.db")
         self._device = Device(
-            made.task,
+            deployment.task,
             pending=self._pending,
             code=code,
-            listed=listed,
+            listed=draw_candidates,
             clock=self._clock,
             in_process=True,
         )
-        self._learner, self._looked = Learner(made), time.monotonic()
-        self._over = self._middle.status().state != "running"
+        self._learner, self._last_check_s = Learner(deployment), time.monotonic()
+        self._is_over = self._middle.status().state != "running"
         self._follow()
 
     @property
     def task(self) -> Task:
         """All public numbers of this bandit."""
-        return self._made.task
+        return self._deployment.task
 
     @property
     def users(self) -> int:
@@ -279,9 +281,9 @@ class Bandit(Guarded):
             InvalidValue: the arms are outside the declared bounds; no decision was made.
         """
         with self._lock:
-            if not self.task.reward.window_s or time.monotonic() > self._looked + _LOOK_S:
+            if not self.task.reward.window_s or time.monotonic() > self._last_check_s + _LOOK_S:
                 self.expire()
-            if self._over:
+            if self._is_over:
                 raise CapacityExceeded(
                     f"all {self.task.horizon} users that were paid for have been here; make a new "
                     "bandit for more"
@@ -318,7 +320,7 @@ class Bandit(Guarded):
             InvalidValue: now is no finite number.
         """
         with self._lock:
-            self._looked = time.monotonic()
+            self._last_check_s = time.monotonic()
             # A clock that goes back meanwhile would call a decision due and refuse its report.
             self._now = time.time() if now is None else now
             try:
@@ -330,17 +332,17 @@ class Bandit(Guarded):
             return len(due)
 
     def spent(self) -> Guarantee:
-        """What the worst-off user was charged."""
+        """Return what the worst-off user was charged."""
         return self._middle.spent()
 
     def statement(self) -> str:
-        """What is promised to whom, what it relies on, and what it costs those who return."""
+        """State the guarantee, what it relies on, and what it costs users who return."""
         books = self._middle.read_chain()
-        lines = [self._made.guarantee.statement(protected=self._made.problem.protected)]
-        if self._made.guarantee.trust is Trust.NONE:
+        lines = [self._deployment.guarantee.statement(protected=self._deployment.problem.protected)]
+        if self._deployment.guarantee.trust is Trust.NONE:
             return lines[0]
-        charged = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
-        lines.append(f"{charged} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
+        cost_intro = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
+        lines.append(f"{cost_intro} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
         lines.append(describe_visits(books))
         lines.append(
             "All roles run in one process here, so its owner sees contexts and rewards, even where "
@@ -354,10 +356,10 @@ class Bandit(Guarded):
             "person decides, a stranger can use up all users, and fill the cohort of another user."
         )
         if self.task.projection is not None:
-            through = self.task.projection
+            projection = self.task.projection
             lines.append(
-                f"Features of {through.dim} numbers are projected onto {through.onto}, which costs "
-                "nobody privacy: what they do not show, no model learns."
+                f"Features of {projection.dim} numbers are projected onto {projection.onto}, which "
+                "costs nobody privacy: what they do not show, no model learns."
             )
         lines.append(f"Task {self.task.id.hex()}, chain {books.head.hex()}.")
         return "\n".join(lines)
@@ -372,12 +374,12 @@ class Bandit(Guarded):
         )
 
     def _describe_restores(self) -> str:
-        if self._made.guarantee.trust is Trust.LOCAL:
+        if self._deployment.guarantee.trust is Trust.LOCAL:
             return (
                 "Restoring a backup of the folder may go unnoticed: decisions that wait in the "
                 "backup are reported again with new noise, and their costs add up."
             )
-        if _is_restorable(self._made, self._folder, self._witness):
+        if _is_restorable(self._deployment, self._folder, self._witness):
             return (
                 "The witness lies in the bandit's folder: restoring a backup of the folder may go "
                 "unnoticed and voids the guarantee."
@@ -405,9 +407,9 @@ class Bandit(Guarded):
                 raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
             folder = Path(path)
             remembered = folder / "witness" if witness is None else Path(witness)
-            if _is_restorable(self._made, folder, remembered):
+            if _is_restorable(self._deployment, folder, remembered):
                 warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
-            _new_folder(folder)
+            _make_folder(folder)
             try:
                 self._copy_to(folder, remembered)
             except BaseException:
@@ -415,7 +417,7 @@ class Bandit(Guarded):
                 shutil.rmtree(folder)
                 raise
             self._release_files()
-            self._live(self._made, folder, remembered)
+            self._live(self._deployment, folder, remembered)
 
     def _copy_to(self, folder: Path, witness: Path) -> None:
         assert isinstance(self._store, MemoryStore)
@@ -428,7 +430,7 @@ class Bandit(Guarded):
         """Report what is due and end the task; the bill is then for what was really released."""
         with self._lock:
             self.expire()
-            self._over = True
+            self._is_over = True
             return self._middle.close()
 
     def close(self) -> None:
@@ -450,15 +452,15 @@ class Bandit(Guarded):
         return time.time() if self._now is None else self._now
 
     def __enter__(self) -> Self:
-        """The bandit itself."""
+        """Return the bandit itself."""
         return self
 
     def __exit__(self, *fault: object) -> None:
-        """Close it."""
+        """Close the bandit."""
         self.close()
 
     def __repr__(self) -> str:
-        """Public facts alone."""
+        """Describe public facts alone."""
         return (
             f"Bandit({self.task.name!r}, {self.task.trust} trust, {self.users} of "
             f"{self.task.horizon} users)"
@@ -468,9 +470,9 @@ class Bandit(Guarded):
         # One at a time where labels differ: the next cohort may need more noise than this one.
         size = 1 if self.task.trust == "shuffle" else max(1, len(ids))
         for first in range(0, len(ids), size):
-            self._sent(ids[first : first + size])
+            self._send_batch(ids[first : first + size])
 
-    def _sent(self, ids: Sequence[str]) -> None:
+    def _send_batch(self, ids: Sequence[str]) -> None:
         status = self._middle.status()
         if status.state != "running":
             # Nobody who comes now was paid for.
@@ -487,14 +489,14 @@ class Bandit(Guarded):
             new = self._middle.releases(self._learner.releases, _AT_ONCE)
             if new:
                 self._learn(new)
-        self._over |= self._learner.releases >= self.task.cohorts
+        self._is_over |= self._learner.releases >= self.task.cohorts
 
     def _learn(self, new: Sequence[bytes]) -> None:
         try:
             self._learner.follow(new)
         except BaseException:
             # It may have learned half of a release: another one reads all of them, at once.
-            self._learner, self._looked = Learner(self._made), -math.inf
+            self._learner, self._last_check_s = Learner(self._deployment), -math.inf
             raise
 
 
@@ -510,13 +512,13 @@ def _witness_path(folder: Path | None, witness: str | Path | None) -> Path | Non
     return Path(witness)
 
 
-def _is_restorable(made: Deployment, folder: Path | None, witness: Path | None) -> bool:
-    """Whether folder and witness can be restored together, and users get into two releases.
+def _is_restorable(deployment: Deployment, folder: Path | None, witness: Path | None) -> bool:
+    """Return whether folder and witness can be restored together, with users in two releases.
 
     Under local trust a witness sees no difference, as the aggregator draws nothing.
     """
-    apart = made.guarantee.trust in (Trust.NONE, Trust.LOCAL)
-    if folder is None or witness is None or apart:
+    is_exempt = deployment.guarantee.trust in (Trust.NONE, Trust.LOCAL)
+    if folder is None or witness is None or is_exempt:
         return False
     # A head replaces the file itself, so a link in its place leads nowhere.
     return Path(os.path.realpath(witness.parent)).is_relative_to(os.path.realpath(folder))
@@ -547,7 +549,7 @@ def _settle_in(folder: Path, *, renew: bool) -> None:
         )
 
 
-def _new_folder(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:

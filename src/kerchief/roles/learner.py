@@ -50,7 +50,7 @@ class _Sum:
     variance_before: float
 
     def now(self, total: NDArray[np.float64], variance: float) -> _Sum:
-        """After one more release."""
+        """Return the sum after one more release."""
         return _Sum(
             total=total,
             variance=variance,
@@ -63,7 +63,7 @@ class Follower(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
 
     def __init__(self, made: Deployment) -> None:
-        """Before the first release."""
+        """Prepare the first release."""
         self.made, self.users = made, 0
         self._followed = Followed(last=made.task.id)
         self._version, self._chain = -1, (0, bytes(32))
@@ -71,12 +71,12 @@ class Follower(abc.ABC):
 
     @property
     def releases(self) -> int:
-        """How many it has taken in."""
+        """How many releases it has taken in."""
         return self._followed.count
 
     @property
     def model(self) -> Model:
-        """The billboard."""
+        """The model that was posted last."""
         return self._model
 
     @double_precision
@@ -103,9 +103,9 @@ class Follower(abc.ABC):
 
     @double_precision
     def restart(self) -> None:
-        """Throw away what was learned, before the first release of a task that begins again.
+        """Discard what was learned, before the first release of a task that begins again.
 
-        The first such release does the same (`Middle.renew`): until it comes, this posts the first
+        The first such release does so too (`Middle.renew`): until it comes, this posts the first
         model in place of one that strangers spoiled. The next release must be of the first cohort.
         """
         self.users, self._followed.first = 0, self._followed.count
@@ -135,7 +135,7 @@ class Follower(abc.ABC):
             round=round,
             length=length,
             head=head,
-            arrays={name: Numbers.of(np.asarray(one)) for name, one in arrays.items()},
+            arrays={name: Numbers.of(np.asarray(array)) for name, array in arrays.items()},
         )
 
 
@@ -162,7 +162,7 @@ class Learner(Follower):
         # Its numbers go to the device once, not with every call.
         self._policy: Policy = jax.device_put(made.by_totals)
         self._desks = desks_of(made)
-        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        outlook = {name: privatizer.outlook for name, privatizer in made.privatizers.items()}
         self._outlook = tuple(outlook.items())
         self._choosy = type(self._policy).due is not Policy.due
         self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
@@ -173,10 +173,12 @@ class Learner(Follower):
     def _begin_state(self) -> None:
         queries = self.made.task.queries
         self._state: Tree = _init(self._policy, self._outlook)
-        self._sums = {name: _nothing(desk) for name, desk in zip(queries, self._desks, strict=True)}
+        self._sums = {
+            name: _begin_sum(desk) for name, desk in zip(queries, self._desks, strict=True)
+        }
         self._epoch_releases, self._last = 0, dict.fromkeys(queries, -1)
         self._waiting = _Waiting(
-            {name: one.total.size for name, one in self._sums.items()},
+            {name: sums.total.size for name, sums in self._sums.items()},
             newest=does_newest_count(self._policy),
         )
 
@@ -184,14 +186,14 @@ class Learner(Follower):
         if release.epoch != self._epoch:
             self._epoch, self._epoch_releases = release.epoch, 0
             self._sums = {
-                name: dataclasses.replace(one, before=one.total, variance_before=one.variance)
-                for name, one in self._sums.items()
+                name: dataclasses.replace(sums, before=sums.total, variance_before=sums.variance)
+                for name, sums in self._sums.items()
             }
         self._epoch_releases += 1
         parts = zip(self._sums.items(), self._desks, self.made.task.parts, strict=True)
         self._sums = {
-            name: self._added(desk, one, release, release.total[part])
-            for (name, one), desk, part in parts
+            name: self._add_release(desk, sums, release, release.total[part])
+            for (name, sums), desk, part in parts
         }
         # What a batch brings is always posted.
         names, posts = self._due(), bool(self.made.task.needs) or self._refreshes()
@@ -201,18 +203,20 @@ class Learner(Follower):
         if posts:
             self._post()
         elif self._waiting.full or (names and self._choosy):
-            self._state = _updated(self._policy, self._state, *self._waiting.taken())
+            self._state = _update_state(self._policy, self._state, *self._waiting.take_rows())
 
-    def _added(self, desk: Desk, one: _Sum, release: Release, total: NDArray[np.int64]) -> _Sum:
+    def _add_release(
+        self, desk: Desk, sums: _Sum, release: Release, total: NDArray[np.int64]
+    ) -> _Sum:
         if desk.running:
             # Of all users of the epoch: what came before it is a constant.
-            shown = desk.wire.estimate(total, users=self.users, label=0)
+            estimate = desk.wire.estimate(total, users=self.users, label=0)
             variance = desk.running_variance(self._epoch_releases)
-            return one.now(one.before + shown, one.variance_before + variance)
+            return sums.now(sums.before + estimate, sums.variance_before + variance)
         label = release.cohort if self.made.task.needs else 0
-        shown = desk.wire.estimate(total, users=release.users, label=label)
+        estimate = desk.wire.estimate(total, users=release.users, label=label)
         variance = desk.variance(label, release.users)
-        return one.now(one.total + shown, one.variance + variance)
+        return sums.now(sums.total + estimate, sums.variance + variance)
 
     def _clock(self) -> Clock:
         now = self.users - 1
@@ -221,29 +225,31 @@ class Learner(Follower):
         return Clock(round=round, since=since)
 
     def _due(self) -> tuple[str, ...]:
-        """Which totals the bandit wants now; the others wait, and nothing is lost."""
+        """Return the queries whose totals the policy wants now; the others wait."""
         if not self._choosy:
             return self.made.task.queries
-        wanted = _due(self._policy, self._state, self._clock())
-        return tuple(name for name in self.made.task.queries if bool(np.asarray(wanted[name])))
+        is_due = _due(self._policy, self._state, self._clock())
+        return tuple(name for name in self.made.task.queries if bool(np.asarray(is_due[name])))
 
     def _refreshes(self) -> bool:
-        """Whether it is time to post, which public time alone says: asked for many rounds ahead."""
+        """Return whether it is time to post, computed for many rounds of public time ahead."""
         if self._choosy:
             return bool(np.asarray(_refreshes(self._policy, self._clock())))
         block, place = divmod(self.users - 1, _ROUNDS)
         if self._posts[0] != block:
             rounds: Any = block * _ROUNDS + np.arange(_ROUNDS, dtype=np.int32)
-            once: Any = np.ones_like(rounds)
-            every = Clock(round=rounds, since=dict.fromkeys(self._last, once))
-            self._posts = block, np.asarray(_all_refreshes(self._policy, every))
+            steps: Any = np.ones_like(rounds)
+            clocks = Clock(round=rounds, since=dict.fromkeys(self._last, steps))
+            self._posts = block, np.asarray(_all_refreshes(self._policy, clocks))
         return bool(self._posts[1][place])
 
     def _post_first(self) -> None:
         self._post()
 
     def _post(self) -> None:
-        self._state, published = _published(self._policy, self._state, *self._waiting.taken())
+        self._state, published = _update_and_publish(
+            self._policy, self._state, *self._waiting.take_rows()
+        )
         self._show(self.users, published)
 
 
@@ -262,32 +268,32 @@ class _Waiting:
 
     @property
     def full(self) -> bool:
-        return self._many == self._room and not self._newest
+        return self._count == self._room and not self._newest
 
     def add(self, names: tuple[str, ...], sums: Mapping[str, _Sum], users: int) -> None:
         """Add one release of some queries; whatever waits together is of the same ones."""
         self._names = names
         if self._newest:
-            self._many = 0
+            self._count = 0
         for name in names:
-            row, one = self._said[name][self._many], sums[name]
-            row[:-2], row[-2], row[-1] = one.total, users, one.variance**0.5
-        self._many += 1
+            row, sums_of_query = self._rows[name][self._count], sums[name]
+            row[:-2], row[-2], row[-1] = sums_of_query.total, users, sums_of_query.variance**0.5
+        self._count += 1
 
-    def taken(self) -> tuple[tuple[str, ...], tuple[NDArray[np.float64], ...], np.int32]:
-        """The names of the queries, a release of each in every row, and how many rows count.
+    def take_rows(self) -> tuple[tuple[str, ...], tuple[NDArray[np.float64], ...], np.int32]:
+        """Take names of queries, a release of each in every row, and how many rows count.
 
         A row is a total, how many users it is of, and the deviation of its noise: one array costs
         a compiled call less than three.
         """
-        said, many = tuple(self._said[name] for name in self._names), np.int32(self._many)
+        rows, count = tuple(self._rows[name] for name in self._names), np.int32(self._count)
         self._begin()
-        return self._names, said, many
+        return self._names, rows, count
 
     def _begin(self) -> None:
-        """With new arrays: the old ones may still be read."""
-        self._many = 0
-        self._said = {name: np.zeros((self._room, size + 2)) for name, size in self._sizes.items()}
+        """Begin with new arrays, since the old ones may still be read."""
+        self._count = 0
+        self._rows = {name: np.zeros((self._room, size + 2)) for name, size in self._sizes.items()}
 
 
 @dataclasses.dataclass
@@ -305,20 +311,20 @@ class Followed:
     first: int = 0
 
 
-def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:
-    """Those of a task's releases that are not known yet, in their order.
+def next_releases(task: Task, position: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:
+    """Yield the releases of a task that a learner has not read, in their order.
 
     Raises:
         Fenced: one is missing, does not follow those that are known, or is of another task.
     """
     for payload in payloads:
         release = Release.read(payload)
-        if release.number < known.count:
+        if release.number < position.count:
             continue
         users = release.users
-        if release.number != known.count or len(release.total) != task.size:
-            raise Fenced(f"release {release.number} came where {known.count} was due; ask again")
-        if release.previous != known.last:
+        if release.number != position.count or len(release.total) != task.size:
+            raise Fenced(f"release {release.number} came where {position.count} was due; ask again")
+        if release.previous != position.last:
             raise Fenced(
                 f"release {release.number} follows others than this learner has seen; the middle "
                 "was rolled back: begin a new learner from all of its releases"
@@ -326,10 +332,10 @@ def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Ite
         if release.cohort >= task.cohorts or users != task.need(release.cohort):
             raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
         if release.cohort == 0:
-            known.first = release.number
-        if release.cohort != release.number - known.first:
+            position.first = release.number
+        if release.cohort != release.number - position.first:
             raise Fenced(f"release {release.number} is of cohort {release.cohort}, out of order")
-        known.count, known.last = known.count + 1, hashlib.sha256(payload).digest()
+        position.count, position.last = position.count + 1, hashlib.sha256(payload).digest()
         yield release
 
 
@@ -338,31 +344,33 @@ class Form:
 
     def __init__(self, made: Deployment) -> None:
         """Look at what the policy would publish, without computing it."""
-        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        outlook = {name: privatizer.outlook for name, privatizer in made.privatizers.items()}
         policy = made.by_totals
         form = jax.eval_shape(lambda: policy.publish(policy.init(outlook)))
-        self._leaves, self._structure = _named(form), jax.tree.structure(form)
+        self._leaves, self._structure = _flatten_by_path(form), jax.tree.structure(form)
 
     def tree(self, model: Model) -> Tree:
-        """A posted model in that form.
+        """Read a posted model in the form of the policy.
 
         Raises:
             InvalidValue: it has other arrays.
         """
-        shapes = {name: (one.dtype, one.shape) for name, one in self._leaves.items()}
-        found = {name: (np.dtype(one.dtype), one.shape) for name, one in model.arrays.items()}
-        if found != shapes:
+        shapes = {name: (array.dtype, array.shape) for name, array in self._leaves.items()}
+        received = {
+            name: (np.dtype(array.dtype), array.shape) for name, array in model.arrays.items()
+        }
+        if received != shapes:
             raise InvalidValue("the model's arrays are not those of this policy; read it again")
         return jax.tree.unflatten(self._structure, [model[name] for name in self._leaves])
 
 
-def _named(tree: Tree) -> dict[str, Array]:
-    """The leaves of a tree by their paths."""
+def _flatten_by_path(tree: Tree) -> dict[str, Array]:
+    """Map the leaves of a tree by their paths."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _nothing(desk: Desk) -> _Sum:
+def _begin_sum(desk: Desk) -> _Sum:
     zero = np.zeros(desk.wire.size)
     return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
 
@@ -387,28 +395,28 @@ def _all_refreshes(policy: Policy, clocks: Clock) -> Array:
     return jax.vmap(lambda clock: jnp.asarray(policy.refreshes(clock)))(clocks)
 
 
-def _after(
-    policy: Policy, state: Tree, names: tuple[str, ...], said: tuple[Array, ...], many: Array
+def _apply_releases(
+    policy: Policy, state: Tree, names: tuple[str, ...], releases: tuple[Array, ...], count: Array
 ) -> Tree:
-    """The state after so many releases."""
+    """Update a policy's state with so many releases."""
 
-    def one(number: Array, state: Tree) -> Tree:
-        for name, rows in zip(names, said, strict=True):
-            row = rows[number]
+    def update_by_row(place: Array, state: Tree) -> Tree:
+        for name, rows in zip(names, releases, strict=True):
+            row = rows[place]
             total = Total(total=row[:-2], count=row[-2].astype(jnp.int32), noise=row[-1])
             state = policy.update(state, name, total)
         return state
 
-    after: Tree = jax.lax.fori_loop(0, many, one, state)
-    return after
+    final_state: Tree = jax.lax.fori_loop(0, count, update_by_row, state)
+    return final_state
 
 
-_updated = compiled_quickly(static=2)(_after)
+_update_state = compiled_quickly(static=2)(_apply_releases)
 
 
 @compiled_quickly(static=2)
-def _published(
-    policy: Policy, state: Tree, names: tuple[str, ...], said: tuple[Array, ...], many: Array
+def _update_and_publish(
+    policy: Policy, state: Tree, names: tuple[str, ...], releases: tuple[Array, ...], count: Array
 ) -> tuple[Tree, dict[str, Array]]:
-    after = _after(policy, state, names, said, many)
-    return after, _named(policy.publish(after))
+    after = _apply_releases(policy, state, names, releases, count)
+    return after, _flatten_by_path(policy.publish(after))

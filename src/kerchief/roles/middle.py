@@ -145,7 +145,7 @@ class Middle(Guarded):
             self.renew(restart=restart)
 
     def status(self) -> Status:
-        """What anyone may know who is about to report."""
+        """Return the public status for devices that are about to report."""
         with self._store.read(self.task.id) as at:
             row = _row(at)
         over = row.cohort >= self.task.cohorts
@@ -183,10 +183,10 @@ class Middle(Guarded):
             read = self._record_check.refuse_forgeries(read)
         senders = read_clients(clients, len(read))
         with self._lock:
-            if not any(isinstance(one, Report) for one in read):
+            if not any(isinstance(report, Report) for report in read):
                 with self._store.read(self.task.id) as at:
                     self._running(at)
-                return tuple(one for one in read if isinstance(one, Refused))
+                return tuple(report for report in read if isinstance(report, Refused))
             with self._store.transaction(self.task.id) as at:
                 row = self._running(at)
                 self._check_witness(at, row)
@@ -196,7 +196,7 @@ class Middle(Guarded):
 
     def releases(self, first: int = 0, most: int = _PAGE) -> tuple[bytes, ...]:
         """Releases from a number on, at most 10000 at once: the same bytes for ever."""
-        first, most = _page(first, most)
+        first, most = _check_page(first, most)
         with self._store.read(self.task.id) as at:
             row, payloads = _row(at), tuple(at.releases(first, most))
         self._bear_witness(row)
@@ -204,7 +204,7 @@ class Middle(Guarded):
 
     def chain(self, first: int = 0, most: int = _PAGE) -> tuple[Line, ...]:
         """Lines of the chain from a number on, at most 10000 at once; they are public."""
-        first, most = _page(first, most)
+        first, most = _check_page(first, most)
         with self._store.read(self.task.id) as at:
             row, lines = _row(at), tuple(at.lines(first, most))
         self._bear_witness(row)
@@ -225,18 +225,18 @@ class Middle(Guarded):
         """
         with self._reading:
             reader, self._reader = self._reader or ChainReader(self.made), None
-            more = True
-            while more:
+            has_more = True
+            while has_more:
                 with self._store.read(self.task.id) as at:
                     row = _row(at)
-                    more = self._read_page(at, row, reader)
+                    has_more = self._read_page(at, row, reader)
             self._reader = reader
-            twin = reader.snapshot()
+            copied = reader.snapshot()
         self._bear_witness(row)
-        return twin
+        return copied
 
     def spent(self) -> Guarantee:
-        """What the worst-off user was charged."""
+        """Return what the worst-off user was charged."""
         return self.read_chain().spent()
 
     def statement(self) -> str:
@@ -244,8 +244,8 @@ class Middle(Guarded):
         guarantee, reader = self.made.guarantee, self.read_chain()
         lines = [guarantee.statement(protected=self.made.problem.protected)]
         if guarantee.trust is not Trust.NONE:
-            paid = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
-            lines.append(f"{paid} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
+            cost_intro = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
+            lines.append(f"{cost_intro} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
             lines.append(describe_visits(reader))
             lines.append(
                 "The guarantee holds if applications ask their devices for due reports at times "
@@ -281,7 +281,7 @@ class Middle(Guarded):
         def end(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
             row = self._running(at)
             self._check_witness(at, row)
-            _forget(at)
+            _delete_reports(at)
             at.forget_seen()
             at.forget_clients()
             at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
@@ -311,7 +311,7 @@ class Middle(Guarded):
             Fenced: this store has drawn what was never shown while another copy went on.
         """
         with self._lock:
-            seen = self._witness.read(self.task.id)
+            witnessed_head = self._witness.read(self.task.id)
 
             def begin(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
                 row = self._running(at)
@@ -321,14 +321,19 @@ class Middle(Guarded):
                         "all cohorts are released; renew(restart=True) begins again at the first "
                         "one, and learners forget what they have learned"
                     )
-                self._nothing_hidden(at, row, seen)
-                _forget(at)
+                self._nothing_hidden(at, row, witnessed_head)
+                _delete_reports(at)
                 if restart:
                     self._restart(at)
-                numbers = [one.epoch for one in reader.epochs]
-                epoch = _unused(numbers, row.head + (seen or b"") + self._source(32))
-                begun = Epoch(epoch=epoch, cohort=cohort, release=row.releases)
-                content = [("epoch", canonical.pack(begun)), *charged(self.made, len(numbers))]
+                numbers = [earlier.epoch for earlier in reader.epochs]
+                epoch = _choose_epoch(
+                    numbers, row.head + (witnessed_head or b"") + self._source(32)
+                )
+                epoch_start = Epoch(epoch=epoch, cohort=cohort, release=row.releases)
+                content = [
+                    ("epoch", canonical.pack(epoch_start)),
+                    *charged(self.made, len(numbers)),
+                ]
                 row = appended(at, row, content)
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
                 row = dataclasses.replace(row, epoch=epoch, cohort=cohort)
@@ -336,10 +341,10 @@ class Middle(Guarded):
                 return row
 
             row = self._after_check(begin)
-            self._bear_witness(dataclasses.replace(row, witnessed=seen))
+            self._bear_witness(dataclasses.replace(row, witnessed=witnessed_head))
 
     def _restart(self, at: Transaction) -> None:
-        """Forget what belongs to releases that learners throw away: nothing, but for questions."""
+        """Forget what belongs to discarded releases; only subclasses have anything to forget."""
 
     def _after_check(self, step: Callable[[Transaction, Row | None, ChainReader], T]) -> T:
         """Take a step in a transaction, once the whole chain was read and checked.
@@ -347,16 +352,16 @@ class Middle(Guarded):
         It is read in pages, each in a transaction that only reads. The exclusive transaction reads
         one page at most: where more came meanwhile, that is read before another attempt.
         """
-        reader, more = ChainReader(self.made), True
+        reader, has_more = ChainReader(self.made), True
         while True:
-            while more:
+            while has_more:
                 with self._store.read(self.task.id) as reading:
                     row = reading.row()
-                    more = row is not None and self._read_page(reading, row, reader)
+                    has_more = row is not None and self._read_page(reading, row, reader)
             with self._store.transaction(self.task.id) as at:
                 row = at.row()
-                more = row is not None and self._read_page(at, row, reader)
-                if not more:
+                has_more = row is not None and self._read_page(at, row, reader)
+                if not has_more:
                     return step(at, row, reader)
 
     def _read_page(self, at: Reader, row: Row, reader: ChainReader) -> bool:
@@ -364,16 +369,16 @@ class Middle(Guarded):
         if row.config != self.task.data:
             raise Fenced("the store holds another task")
         lines = at.lines(reader.length, _PAGE)
-        drawn = reader.read(lines)
-        if drawn:
-            check_payloads(drawn, at.releases(drawn[0].release, len(drawn)))
+        draws = reader.read(lines)
+        if draws:
+            check_payloads(draws, at.releases(draws[0].release, len(draws)))
         if len(lines) < _PAGE and reader.head != row.head:
             raise Fenced("the chain in the store does not end where the store says")
         return len(lines) == _PAGE
 
     def _begin(self, at: Transaction) -> Row:
         # Drawn, so that a store that was begun elsewhere with this task takes other reports.
-        epoch = _unused((), self.task.id + self._source(32))
+        epoch = _choose_epoch((), self.task.id + self._source(32))
         line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task, epoch))
         row = Row(
             config=self.task.data,
@@ -406,12 +411,13 @@ class Middle(Guarded):
         """See that correlated noise goes on where the releases of its epoch end."""
         if row.state != "running" or not any([desk.running for desk in self._desks]):
             return
-        drawn, _ = read_secret(at.secret() or b"", self._desks)
-        shown = row.releases - reader.epochs[-1].release
-        if drawn != shown:
+        noise_count, _ = read_secret(at.secret() or b"", self._desks)
+        release_count = row.releases - reader.epochs[-1].release
+        if noise_count != release_count:
             raise Fenced(
-                f"the store's noise stands after {drawn} releases of its epoch, and {shown} were "
-                "drawn; it was changed or mixed from copies: renew=True begins a new epoch"
+                f"the store's noise stands after {noise_count} releases of its epoch, and "
+                f"{release_count} were drawn; it was changed or mixed from copies: renew=True "
+                "begins a new epoch"
             )
 
     def _check_witness(self, at: Reader, row: Row) -> None:
@@ -420,25 +426,28 @@ class Middle(Guarded):
             if row.witnessed is not None:
                 raise Fenced("this store has a witness; give it, or nobody notices a copy")
             return
-        seen = self._witness.read(self.task.id)
-        if seen is None and row.witnessed is not None:
+        witnessed_head = self._witness.read(self.task.id)
+        if witnessed_head is None and row.witnessed is not None:
             raise Fenced("the witness has never seen this store; was it copied?")
-        if seen in (None, row.witnessed, row.head):
+        if witnessed_head in (None, row.witnessed, row.head):
             return
         # Another process may have told the witness of a later head, and not yet noted it here.
-        last = _last_line(at, row, {seen, row.witnessed})
-        if last is None or last.hash != seen:
+        last = _last_line(at, row, {witnessed_head, row.witnessed})
+        if last is None or last.hash != witnessed_head:
             raise Fenced(
                 "the witness has seen another head than this store last had witnessed; one of the "
                 "two was rolled back"
             )
 
-    def _nothing_hidden(self, at: Reader, row: Row, seen: bytes | None) -> None:
+    def _nothing_hidden(self, at: Reader, row: Row, witnessed_head: bytes | None) -> None:
         """See that a new epoch would not show draws of users whom another copy released."""
-        if isinstance(self._witness, NoWitness) or _last_line(at, row, {seen}) is not None:
+        if (
+            isinstance(self._witness, NoWitness)
+            or _last_line(at, row, {witnessed_head}) is not None
+        ):
             return
-        shown = _last_line(at, row, {row.witnessed}, until="draw")
-        if shown is not None and shown.hash != row.witnessed:
+        last_public = _last_line(at, row, {row.witnessed}, until="draw")
+        if last_public is not None and last_public.hash != row.witnessed:
             raise Fenced(
                 "this store has drawn what nobody may see, since another copy went on; go on with "
                 "that one, or begin another task"
@@ -448,29 +457,34 @@ class Middle(Guarded):
         """Tell the witness of the chain's head, before anyone else learns what it stands for."""
         if row.head == row.witnessed or isinstance(self._witness, NoWitness):
             return
-        self._witnessed(row)
+        self._swap_witness(row)
         with self._store.transaction(self.task.id) as at:
             now = _row(at)
             if now.head == row.head:
                 at.change(dataclasses.replace(now, witnessed=row.head))
 
-    def _witnessed(self, row: Row) -> None:
+    def _swap_witness(self, row: Row) -> None:
         """Swap what the witness holds for our head, if it is an earlier head of our own chain."""
         expected = row.witnessed
         while True:
             try:
                 return self._witness.swap(self.task.id, expected, row.head)
             except Fenced:
-                seen = self._witness.read(self.task.id)
+                witnessed_head = self._witness.read(self.task.id)
                 with self._store.read(self.task.id) as at:
-                    last = _last_line(at, _row(at), {seen, row.witnessed})
+                    last = _last_line(at, _row(at), {witnessed_head, row.witnessed})
                 # Another process on this store may have been faster, with a head before ours or
                 # after it; a head that is not ours at all is that of another copy.
-                if seen is None or seen == expected or last is None or last.hash != seen:
+                if (
+                    witnessed_head is None
+                    or witnessed_head == expected
+                    or last is None
+                    or last.hash != witnessed_head
+                ):
                     raise
                 if last.number >= row.length - 1:
                     return None
-                expected = seen
+                expected = witnessed_head
 
     def _running(self, at: Reader) -> Row:
         row = _row(at)
@@ -486,97 +500,108 @@ class Middle(Guarded):
         clients: Sequence[bytes | None],
     ) -> tuple[tuple[Refused | None, ...], Row]:
         """Put each report into the open cohort; release it when it is full, and open the next."""
-        known = at.known([one.id for one in read if isinstance(one, Report)])
+        counted_ids = at.known([report.id for report in read if isinstance(report, Report)])
         counts, places = at.counts(), Places(at, self._admission, clients)
         drawing = Drawing(at, row, task=self.task, desks=self._desks, source=self._noise)
         # Reports of this call that no release has taken in yet, by their cohorts.
         waiting: dict[int, list[Report]] = {}
-        seen: list[tuple[bytes, int]] = []
+        new_ids: list[tuple[bytes, int]] = []
         answers: list[Refused | None] = []
-        thrown: dict[tuple[bytes, int, int], Refused] = {}
-        for one, client in zip(read, clients, strict=True):
+        refusals: dict[tuple[bytes, int, int], Refused] = {}
+        for report, client in zip(read, clients, strict=True):
             cohort = drawing.cohort
-            if isinstance(one, Refused):
-                answers.append(one)
+            if isinstance(report, Refused):
+                answers.append(report)
                 continue
             # A copy of one that was refused is refused, though the next cohort might take it; but
             # not where its client was refused, which may have copied another client's report.
-            same = one.id, one.epoch, one.label
-            place = thrown.get(same) or self._place(one, row.epoch, cohort, known, counts)
+            key = report.id, report.epoch, report.label
+            place = refusals.get(key) or self._choose_cohort(
+                report, row.epoch, cohort, counted_ids, counts
+            )
             if isinstance(place, Refused):
-                thrown[same] = place
+                refusals[key] = place
             elif isinstance(place, int):
                 place = places.refusal(client) or place
             answers.append(place if isinstance(place, Refused) else None)
             if not isinstance(place, int):
                 continue
-            known.add(one.id)
-            seen.append((one.id, place))
+            counted_ids.add(report.id)
+            new_ids.append((report.id, place))
             places.take(client)
-            waiting.setdefault(place, []).append(one)
+            waiting.setdefault(place, []).append(report)
             counts[place] = counts.get(place, 0) + 1
             if place == cohort and counts[cohort] == self.task.need(cohort):
-                drawing.fill([one.numbers for one in waiting.pop(cohort, [])])
-        if not seen:
+                drawing.fill([report.numbers for report in waiting.pop(cohort, [])])
+        if not new_ids:
             return tuple(answers), row
         row = drawing.close()
-        at.see(seen, epoch=row.epoch)
+        at.see(new_ids, epoch=row.epoch)
         places.close()
         for cohort, reports in waiting.items():
-            _keep(at, cohort, reports)
+            _store_reports(at, cohort, reports)
         return tuple(answers), row
 
-    def _place(
-        self, one: Report, epoch: int, cohort: int, known: set[bytes], counts: Mapping[int, int]
+    def _choose_cohort(
+        self,
+        report: Report,
+        epoch: int,
+        cohort: int,
+        counted_ids: set[bytes],
+        counts: Mapping[int, int],
     ) -> int | Refused | None:
-        """The cohort that a report enters, or why it enters none; None if it counted before.
+        """Choose the cohort that a report enters, or refuse it; None if it counted before.
 
         None of it depends on what others reported, but only on how many did.
         """
-        if one.epoch != epoch:
-            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {epoch} now")
-        if one.id in known:
+        if report.epoch != epoch:
+            return Refused("epoch", f"the report is of epoch {report.epoch}; it is {epoch} now")
+        if report.id in counted_ids:
             return None
         if cohort >= self.task.cohorts:
             return Refused("over", "all users that were paid for have reported")
-        if self.task.enters(one.label, cohort):
+        if self.task.enters(report.label, cohort):
             return cohort
-        later = self._later(one.label, cohort, counts)
+        later = self._choose_later_cohort(report.label, cohort, counts)
         if later is not None:
             return later
         return Refused(
             "label",
-            f"the report is for cohort {one.label}; the open one needs more noise than it "
+            f"the report is for cohort {report.label}; the open one needs more noise than it "
             "brings, or asks something else",
         )
 
-    def _later(self, label: int, cohort: int, counts: Mapping[int, int]) -> int | None:
-        """Where a late report waits whose coins are too few now: the first cohort they suffice for.
+    def _choose_later_cohort(
+        self, label: int, cohort: int, counts: Mapping[int, int]
+    ) -> int | None:
+        """Choose the first later cohort for which the coins of a late report suffice.
 
         It leaves a place there, so that every cohort is filled by a report that comes when it is
         open. Only the next 64 cohorts are looked at: strangers may send many such reports.
         """
         if label > cohort or self.task.bandit != "contextual":
             return None
-        for one in range(cohort + 1, min(cohort + 1 + _MOST_LATER, self.task.cohorts)):
-            if counts.get(one, 0) + 1 < self.task.need(one) and self.task.enters(label, one):
-                return one
+        for candidate in range(cohort + 1, min(cohort + 1 + _MOST_LATER, self.task.cohorts)):
+            if counts.get(candidate, 0) + 1 < self.task.need(candidate) and self.task.enters(
+                label, candidate
+            ):
+                return candidate
         return None
 
 
-def _page(first: int, most: int) -> tuple[int, int]:
-    """A page that a store can read.
+def _check_page(first: int, count: int) -> tuple[int, int]:
+    """Check the bounds of a page that a store can read.
 
     Raises:
         InvalidValue: it begins before the first row, or is longer than 10000 rows.
     """
-    return whole("first", first, low=0, high=EVERYTHING), whole("most", most, high=_MOST_PAGE)
+    return whole("first", first, low=0, high=EVERYTHING), whole("most", count, high=_MOST_PAGE)
 
 
 def _last_line(
     at: Reader, row: Row, heads: Collection[bytes | None], *, until: str | None = None
 ) -> Line | None:
-    """The last line of a chain that has one of these hashes, or is of a kind; None without one."""
+    """Find the last line of a chain with one of these hashes, or of a kind."""
     end = row.length
     while end > 0:
         first = max(0, end - _LAST)
@@ -592,9 +617,9 @@ def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
     epoch = reader.epochs[-1]
     released = row.releases - epoch.release
     stored = len(at.releases(max(0, row.releases - 1), 2))
-    named = reader.draws if reader.names_releases else row.releases
+    release_count = reader.draws if reader.names_releases else row.releases
     state = "closed" if reader.ended else "running"
-    expected = (state, epoch.epoch, epoch.cohort + released, named, min(1, row.releases))
+    expected = (state, epoch.epoch, epoch.cohort + released, release_count, min(1, row.releases))
     if (row.state, row.epoch, row.cohort, row.releases, stored) != expected:
         raise Fenced(
             f"the store says {row.state}, epoch {row.epoch}, cohort {row.cohort} and "
@@ -603,21 +628,21 @@ def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
         )
 
 
-def _keep(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:
+def _store_reports(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:
     """Keep reports until their cohort is full."""
-    at.keep(cohort, [(one.id, one.numbers.tobytes()) for one in reports])
+    at.keep(cohort, [(report.id, report.numbers.tobytes()) for report in reports])
 
 
-def _forget(at: Transaction) -> None:
+def _delete_reports(at: Transaction) -> None:
     """Delete all reports that no release has taken in."""
     for cohort in at.counts():
         at.forget(cohort)
 
 
-def _unused(epochs: Sequence[int], context: bytes) -> int:
-    """A number that no epoch of any copy has: one that was lost must not come again."""
+def _choose_epoch(epochs: Sequence[int], context: bytes) -> int:
+    """Choose an epoch number that no other copy has, since a lost one must not come again."""
     epoch = int.from_bytes(hashlib.sha256(context).digest()[:4], "little")
-    return epoch if epoch not in epochs else _unused(epochs, context + b"\0")
+    return epoch if epoch not in epochs else _choose_epoch(epochs, context + b"\0")
 
 
 def _row(at: Reader) -> Row:

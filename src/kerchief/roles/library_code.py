@@ -27,15 +27,15 @@ class LibraryCode:
     """Chooses and records with the policy's own functions; needs JAX, so it is not for phones."""
 
     def __init__(self, made: Deployment) -> None:
-        """For the bandit of a task."""
-        self._made, self._policy, self._form = made, made.by_totals, Form(made)
+        """Prepare the functions of a task's policy."""
+        self._deployment, self._policy, self._form = made, made.by_totals, Form(made)
         # Not for privacy: the coins that a policy tosses to explore.
         self._stream = Stream.of(seed=secrets.randbits(32), replicate=secrets.randbits(32))
         self._decisions = 0
 
     def act(self, model: Model, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> int:
         """The arm that the policy plays; a new number of arms is compiled once."""
-        arms, dim = self._made.problem.arms, self._made.problem.dim
+        arms, dim = self._deployment.problem.arms, self._deployment.problem.dim
         if rows.shape[1] != dim or len(rows) > arms:
             raise InvalidValue(
                 f"there are {len(rows)} arms of {rows.shape[1]} features; the task takes up to "
@@ -56,20 +56,22 @@ class LibraryCode:
     ) -> Sequence[NDArray[np.float64]]:
         """The statistics of all queries, clipped and encoded."""
         assert model is not None
-        dim = self._made.problem.dim
+        dim = self._deployment.problem.dim
         # Where arms have models of their own, the number of this one follows its features. All of
         # them get rows, so that one compiled program serves every arm.
         numbered = len(features) > dim
-        arm, count = (int(features[-1]), self._made.problem.arms) if numbered else (0, 1)
+        arm, count = (int(features[-1]), self._deployment.problem.arms) if numbered else (0, 1)
         rows: Any = np.tile(features[:dim], (count, 1))
         allowed: Any = np.ones(count, np.bool_)
-        played = Arms(features=rows, allowed=allowed)
-        queries = tuple((name, each.query) for name, each in self._made.privatizers.items())
-        told = _statistics(self._policy, queries, self._form.tree(model), played, arm, reward)
-        return tuple(np.asarray(each, np.float64) for each in told)
+        arms = Arms(features=rows, allowed=allowed)
+        queries = tuple(
+            (name, privatizer.query) for name, privatizer in self._deployment.privatizers.items()
+        )
+        statistics = _statistics(self._policy, queries, self._form.tree(model), arms, arm, reward)
+        return tuple(np.asarray(privatizer, np.float64) for privatizer in statistics)
 
     def _clock(self, model: Model) -> Clock:
-        since: Any = dict.fromkeys(self._made.task.queries, np.int32(1))
+        since: Any = dict.fromkeys(self._deployment.task.queries, np.int32(1))
         round: Any = np.int32(model.round)
         return Clock(round=round, since=since)
 
@@ -84,10 +86,10 @@ def _statistics(
     policy: Policy,
     queries: tuple[tuple[str, Query], ...],
     model: Tree,
-    played: Arms,
+    arms: Arms,
     arm: int,
     reward: float,
 ) -> tuple[Array, ...]:
     """Clip and encode in float64: what the proof of the discrete noise pays for."""
-    records = policy.record(model, played, jnp.int32(arm), jnp.asarray(reward, jnp.float64))
+    records = policy.record(model, arms, jnp.int32(arm), jnp.asarray(reward, jnp.float64))
     return tuple(query.encode(records[name]) for name, query in queries)

@@ -52,15 +52,15 @@ class Round:
 
     def begin(self) -> Carry:
         """Before the first user."""
-        opened = {name: privatizer.open() for name, privatizer in self.privatizers.items()}
+        initial_states = {name: privatizer.open() for name, privatizer in self.privatizers.items()}
         state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
         return Carry(
             state=state,
             model=self.policy.publish(state),
-            memory={name: memory for name, (memory, _) in opened.items()},
-            tally={name: tally for name, (_, tally) in opened.items()},
-            last=dict.fromkeys(opened, jnp.int32(-1)),
-            used=dict.fromkeys(opened, jnp.int32(0)),
+            memory={name: memory for name, (memory, _) in initial_states.items()},
+            tally={name: tally for name, (_, tally) in initial_states.items()},
+            last=dict.fromkeys(initial_states, jnp.int32(-1)),
+            used=dict.fromkeys(initial_states, jnp.int32(0)),
         )
 
     def clock(self, carry: Carry, round: Array) -> Clock:
@@ -76,9 +76,11 @@ class Round:
         self, carry: C, arms: Arms, action: Array, reward: Array, round: Array, root: Stream
     ) -> C:
         """Record, randomize and collect; then what public time makes due: release and publish."""
-        clock, known = self.clock(carry, round), self._known(action)
+        clock, public_action = self.clock(carry, round), self._get_public_action(action)
         reports = self.report(carry.model, arms, action, reward, clock, root)
-        return self.post(self.take(carry, reports, clock, root, known), clock, root, known)
+        return self.post(
+            self.take(carry, reports, clock, root, public_action), clock, root, public_action
+        )
 
     def report(
         self, model: Tree, arms: Arms, action: Array, reward: Array, clock: Clock, root: Stream
@@ -100,16 +102,18 @@ class Round:
         known: Array | None = None,
     ) -> C:
         """Aggregator: collect one user's reports; release what is released after every round."""
-        return self._released(Every, self._collected(carry, reports), clock, known, root)
+        return self._release_scheduled(
+            Every, self._collect_reports(carry, reports), clock, known, root
+        )
 
     def take_unheard(
         self, carry: C, reports: Mapping[str, Vector], clock: Clock, root: Stream
     ) -> tuple[C, Mapping[str, Release]]:
-        """The same before the learner hears of it, where all of it is wanted; and the releases."""
-        carry, released = self._collected(carry, reports), {}
+        """Collect one user's reports and return the releases, without updating the learner."""
+        carry, released = self._collect_reports(carry, reports), {}
         for name, privatizer in self.privatizers.items():
             if isinstance(privatizer.schedule, Every):
-                released[name], carry = self._drawn(carry, clock, name, None, root)
+                released[name], carry = self._draw_release(carry, clock, name, None, root)
         return carry, released
 
     def hear(self, carry: C, releases: Mapping[str, Release]) -> C:
@@ -119,7 +123,7 @@ class Round:
             state = self.policy.update(state, name, release)
         return dataclasses.replace(carry, state=state)
 
-    def _collected(self, carry: C, reports: Mapping[str, Vector]) -> C:
+    def _collect_reports(self, carry: C, reports: Mapping[str, Vector]) -> C:
         tally = {
             name: privatizer.collect(carry.tally[name], reports[name])
             for name, privatizer in self.privatizers.items()
@@ -127,24 +131,26 @@ class Round:
         return dataclasses.replace(carry, tally=tally)
 
     def post(self, carry: C, clock: Clock, root: Stream, known: Array | None = None) -> C:
-        """What a batch brings, and a new model, if public time makes them due."""
+        """Release batches and publish a new model, if public time makes them due."""
 
         def post() -> C:
-            after = self._released(At, carry, clock, known, root)
+            after = self._release_scheduled(At, carry, clock, known, root)
             return dataclasses.replace(after, model=self.policy.publish(after.state))
 
         # One branch for both: on an accelerator a branch costs as much as a round.
-        posted: C = _branch(self.posts(clock), post, lambda: carry)
-        return posted
+        result: C = _branch(self.posts(clock), post, lambda: carry)
+        return result
 
     def posts(self, clock: Clock) -> Array | bool:
         """Whether a model is posted: what a batch brings always, else as the bandit says.
 
         Between two batches it would be the same one again.
         """
-        schedules = [one.schedule for one in self.privatizers.values()]
-        posts: list[Array | bool] = [one.ready(clock) for one in schedules if isinstance(one, At)]
-        if any(isinstance(one, Every) for one in schedules):
+        schedules = [schedule.schedule for schedule in self.privatizers.values()]
+        posts: list[Array | bool] = [
+            schedule.ready(clock) for schedule in schedules if isinstance(schedule, At)
+        ]
+        if any(isinstance(schedule, Every) for schedule in schedules):
             posts.append(self.policy.refreshes(clock))
         return reduce(operator.or_, posts, False)
 
@@ -154,9 +160,9 @@ class Round:
 
     def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array]:
         """Which releases on demand the learner wants now, within what was paid for."""
-        wanted = self.policy.due(carry.state, self.clock(carry, round))
+        is_wanted = self.policy.due(carry.state, self.clock(carry, round))
         return {
-            name: wanted[name] & privatizer.schedule.room(carry.used[name])
+            name: is_wanted[name] & privatizer.schedule.room(carry.used[name])
             for name, privatizer in self.privatizers.items()
             if isinstance(privatizer.schedule, OnDemand)
         }
@@ -164,59 +170,66 @@ class Round:
     def serve(self, carry: C, name: str, round: Array, root: Stream) -> C:
         """Release on demand, and post what came of it at once."""
         clock = self.clock(carry, round)
-        carry = self._release(carry, clock, name, None, root)
+        carry = self._release_and_update(carry, clock, name, None, root)
         return dataclasses.replace(carry, model=self.policy.publish(carry.state))
 
-    def _known(self, action: Array) -> Array | None:
-        """What the learner may know of an action: all of it, if it is the learner's own."""
+    def _get_public_action(self, action: Array) -> Array | None:
+        """Return the action if it is the learner's own, and thus public to it."""
         return action if self.policy.feedback == "reports" else None
 
-    def _released(
-        self, kind: type[At | Every], carry: C, clock: Clock, known: Array | None, root: Stream
+    def _release_scheduled(
+        self,
+        kind: type[At | Every],
+        carry: C,
+        clock: Clock,
+        public_action: Array | None,
+        root: Stream,
     ) -> C:
-        """What schedules of this kind make due now, and the learner wants, is released."""
+        """Release what schedules of this kind make due now and the learner wants."""
         for name, privatizer in self.privatizers.items():
             if isinstance(privatizer.schedule, kind):
-                carry = self._on_schedule(carry, clock, name, known, root)
+                carry = self._release_if_due(carry, clock, name, public_action, root)
         return carry
 
-    def _on_schedule(
-        self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream
+    def _release_if_due(
+        self, carry: C, clock: Clock, name: str, public_action: Array | None, root: Stream
     ) -> C:
         schedule = self.privatizers[name].schedule
         # The end of a batch is why this is asked at all, unless there are several queries.
         alone = len(self.privatizers) == 1
         ready = schedule.ready(clock) if isinstance(schedule, At) and not alone else True
-        wanted = self.policy.due(carry.state, clock)[name]
+        is_wanted = self.policy.due(carry.state, clock)[name]
 
-        def served() -> C:
-            after = self._release(carry, clock, name, known, root)
-            if wanted is True:
+        def serve() -> C:
+            after = self._release_and_update(carry, clock, name, public_action, root)
+            if is_wanted is True:
                 return after
-            chosen: C = jax.tree.map(
-                lambda new, old: old if new is old else jnp.where(wanted, new, old), after, carry
+            merged: C = jax.tree.map(
+                lambda new, old: old if new is old else jnp.where(is_wanted, new, old), after, carry
             )
-            return chosen
+            return merged
 
-        return _branch(ready, served, lambda: carry)
+        return _branch(ready, serve, lambda: carry)
 
-    def _release(self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream) -> C:
-        """One release of one query, and the learner's update."""
-        release, carry = self._drawn(carry, clock, name, known, root)
+    def _release_and_update(
+        self, carry: C, clock: Clock, name: str, public_action: Array | None, root: Stream
+    ) -> C:
+        """Release one query, and update the learner."""
+        release, carry = self._draw_release(carry, clock, name, public_action, root)
         return self.hear(carry, {name: release})
 
-    def _drawn(
-        self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream
+    def _draw_release(
+        self, carry: C, clock: Clock, name: str, public_action: Array | None, root: Stream
     ) -> tuple[Release, C]:
-        """One release of one query, which the learner has not heard of."""
+        """Release one query without updating the learner."""
         privatizer = self.privatizers[name]
         at = root.at(AGGREGATOR, round=clock.round, query=place(name, self.privatizers))
         request = self.policy.request(carry.state, name)
         release, memory = privatizer.release(
             carry.memory[name], carry.tally[name], request, clock, at
         )
-        if known is not None:
-            release = dataclasses.replace(release, action=known)
+        if public_action is not None:
+            release = dataclasses.replace(release, action=public_action)
         return release, dataclasses.replace(
             carry,
             memory={**carry.memory, name: memory},
@@ -236,8 +249,8 @@ def place(name: str, names: Iterable[str]) -> int:
 
 
 def _branch(condition: Array | bool, yes: Callable[[], T], no: Callable[[], T]) -> T:
-    """A real branch where the condition is traced, none at all where it is a plain bool."""
+    """Branch in compiled code where the condition is traced, in Python where it is a bool."""
     if isinstance(condition, bool):
         return yes() if condition else no()
-    chosen: T = jax.lax.cond(condition, yes, no)
-    return chosen
+    result: T = jax.lax.cond(condition, yes, no)
+    return result

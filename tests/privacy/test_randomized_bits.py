@@ -223,7 +223,7 @@ class TestScan:
         self, users: int, bits: int, keep: float
     ) -> None:
         low, high = bit_sums._intervals(users, bits, keep)[0]
-        assert bit_sums._together(high - low, keep, 1e-9) > 1
+        assert bit_sums._count_joint_intervals(high - low, keep, 1e-9) > 1
         every = [
             bit_sums._costs(law, bits, keep, 1e-9) for law in bit_sums.others(users, bits, keep)
         ]

@@ -274,7 +274,7 @@ def test_the_end_of_a_task_forgets_exact_totals() -> None:
 
 def test_a_chain_does_not_show_whether_noise_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/field.md says of what a verifier does not check."""
-    monkeypatch.setattr(Drawing, "_noisy", lambda self, totals: totals)
+    monkeypatch.setattr(Drawing, "_add_noise", lambda self, totals: totals)
     roles = field("central")
     roles.serve(50)
     assert roles.totals()

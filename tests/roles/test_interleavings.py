@@ -126,7 +126,7 @@ class Showing(Middle):
     def _check_witness(self, at: Any, row: Any) -> None:
         """As if another copy were faster between the look at the witness and the draw."""
 
-    def _nothing_hidden(self, at: Any, row: Any, seen: Any) -> None:
+    def _check_hidden_draws(self, at: Any, row: Any, seen: Any) -> None:
         pass
 
 

@@ -91,7 +91,7 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
     """
     worst = np.array(glimpsed_costs(users, bits, keep, tail))
     intervals = _intervals(users, bits, keep)
-    size = _together(max(map(_width, intervals)), keep, tail)
+    size = _count_joint_intervals(max(map(_width, intervals)), keep, tail)
     for place in range(0, len(intervals), size):
         group = intervals[place : place + size]
         if len(group) > 1:
@@ -156,7 +156,7 @@ def _coins(bits: int, keep: float, tail: float) -> int:
     return first + _count_tail_places(law, _RARE * tail)
 
 
-def _together(width: int, keep: float, tail: float) -> int:
+def _count_joint_intervals(width: int, keep: float, tail: float) -> int:
     """Return how many intervals together lack no more variance than one by itself."""
     lacking = width * (1 - keep**2)
     sizes = range(2, _MOST_TOGETHER + 1)

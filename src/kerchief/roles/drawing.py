@@ -84,7 +84,7 @@ class Drawing:
         length, head = row.length, row.head
         if self._totals:
             totals = np.array(self._totals)
-            names = self._publish_totals(self._noisy(totals) if self._draws else totals)
+            names = self._publish_totals(self._add_noise(totals) if self._draws else totals)
             if self._task.needs or self._draws:
                 length, head = _link_lines(self._at, row, self._write_draw_lines(names))
         after = Row(
@@ -116,7 +116,7 @@ class Drawing:
         self._at.publish(row.releases, payloads)
         return names
 
-    def _noisy(self, totals: Wholes) -> Wholes:
+    def _add_noise(self, totals: Wholes) -> Wholes:
         """Add noise to totals, and store the next state of the noise."""
         count, states = read_secret(self._at.secret() or b"", self._desks)
         source = self._source and self._hedge_source(totals, self._source)

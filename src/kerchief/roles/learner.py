@@ -147,10 +147,10 @@ class Learner(Follower):
     that lost its memory reads all releases again and is where it was.
 
     >>> from kerchief import Guarantee, Problem, deploy
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
-    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
-    >>> learner = Learner(made)
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
+    >>> deployment = deploy(policy="linucb", problem=problem, guarantee=guarantee)
+    >>> learner = Learner(deployment)
     >>> learner.follow([])
     >>> learner.users, sorted(learner.model.arrays)
     (0, ['estimate', 'inverse', 'width'])

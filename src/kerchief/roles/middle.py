@@ -67,11 +67,11 @@ class Middle(Guarded):
     """Takes reports in and lets releases out, for one task.
 
     >>> from kerchief import Guarantee, Problem, deploy
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
-    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
+    >>> deployment = deploy(policy="linucb", problem=problem, guarantee=guarantee)
     >>> from kerchief.stores import open_store
-    >>> middle = Middle(made, store=open_store(":memory:"))
+    >>> middle = Middle(deployment, store=open_store(":memory:"))
     >>> (refused,) = middle.take([b"no report"])
     >>> print(refused)
     the report has 9 bytes; this task's have 100
@@ -321,7 +321,7 @@ class Middle(Guarded):
                         "all cohorts are released; renew(restart=True) begins again at the first "
                         "one, and learners forget what they have learned"
                     )
-                self._nothing_hidden(at, row, witnessed_head)
+                self._check_hidden_draws(at, row, witnessed_head)
                 _delete_reports(at)
                 if restart:
                     self._restart(at)
@@ -439,7 +439,7 @@ class Middle(Guarded):
                 "two was rolled back"
             )
 
-    def _nothing_hidden(self, at: Reader, row: Row, witnessed_head: bytes | None) -> None:
+    def _check_hidden_draws(self, at: Reader, row: Row, witnessed_head: bytes | None) -> None:
         """See that a new epoch would not show draws of users whom another copy released."""
         if (
             isinstance(self._witness, NoWitness)

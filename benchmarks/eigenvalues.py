@@ -29,7 +29,7 @@ from kerchief.core.precision import double_precision
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments.worlds import GLMTruth
 from kerchief.experiments.versions import versions
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.roles.round import Carry, Round
 
 Floats = NDArray[np.float64]
@@ -139,7 +139,7 @@ def measure(
     world = make_environment(contexts=contexts, dim=_DIM, arms=arms)
     guarantee = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     protection = Protection(guarantee=guarantee)
-    protected = arrange("linucb", world.problem(rounds), protection, mode="theory")
+    protected = build_protected("linucb", world.problem(rounds), protection, mode="theory")
     bandit = Round(policy=protected.policy, privatizers=protected.privatizers)  # type: ignore[arg-type]
 
     def start(run: Array) -> GLMTruth:

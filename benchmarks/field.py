@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from kerchief import Bandit, Guarantee, Learner, Middle, Problem, Trust, deploy
-from kerchief.roles.desks import desks_of, hedged
+from kerchief import Aggregator, Bandit, Guarantee, Learner, Problem, Trust, deploy
+from kerchief.roles.deployed_statistic import build_statistics, hedged
 from kerchief.stores import open_store
 from kerchief_device import Device
 from kerchief_device.randomize import randomize
@@ -53,11 +53,11 @@ def median(call: Callable[[int], object], count: int) -> float:
 def device(trust: str) -> tuple[float, float]:
     """Measure microseconds of a decision, and of a report."""
     deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust), window_s=0)
-    middle, rows = Middle(deployment, store=open_store(":memory:")), arms(VISITS)
+    aggregator, rows = Aggregator(deployment, store=open_store(":memory:")), arms(VISITS)
     client, model, status, ids = (
         Device(deployment.task),
         Learner(deployment).model,
-        middle.status(),
+        aggregator.status(),
         [],
     )
     decides = median(lambda number: ids.append(client.decide(model, rows[number]).id), VISITS)
@@ -66,8 +66,8 @@ def device(trust: str) -> tuple[float, float]:
     return decides, median(lambda number: client.report(ids[number], status), VISITS)
 
 
-def reports(middle: Middle, count: int) -> list[bytes]:
-    task, status = middle.task, middle.status()
+def reports(aggregator: Aggregator, count: int) -> list[bytes]:
+    task, status = aggregator.task, aggregator.status()
     numbers = randomize(task.noise[0], np.zeros(task.size), status.label, os.urandom)
     return [
         Report(label=status.label, epoch=status.epoch, id=os.urandom(16), numbers=numbers).write(
@@ -77,11 +77,11 @@ def reports(middle: Middle, count: int) -> list[bytes]:
     ]
 
 
-def middle(trust: str) -> tuple[float, float]:
+def aggregator(trust: str) -> tuple[float, float]:
     """Measure microseconds of a report in groups of 64 on disk, and of a release."""
     deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
     with tempfile.TemporaryDirectory() as folder:
-        role = Middle(deployment, store=open_store(str(Path(folder) / "middle.db")))
+        role = Aggregator(deployment, store=open_store(str(Path(folder) / "aggregator.db")))
         take_time = median(lambda _: role.take(reports(role, GROUP)), 40) / GROUP
         build_time = median(lambda _: reports(role, GROUP), 40) / GROUP
         payloads = role.releases()
@@ -100,7 +100,7 @@ def middle(trust: str) -> tuple[float, float]:
 
 def draw(trust: str) -> float:
     """Measure microseconds of the noise of one release, as an aggregator draws it."""
-    (desk,) = desks_of(deploy(policy="linucb", problem=FACTS, guarantee=promise(trust)))
+    (desk,) = build_statistics(deploy(policy="linucb", problem=FACTS, guarantee=promise(trust)))
     cohort, state = np.zeros((1, desk.wire.size), np.int64), desk.open()
     return median(lambda number: desk.draw(cohort, state, number, hedged(bytes(32))), VISITS)
 
@@ -121,13 +121,13 @@ def main() -> None:
         "decide",
         "report",
         "draw",
-        "middle, per report",
+        "aggregator, per report",
         "learner, per release",
         "round",
     ):
         table.add_column(name, justify="left" if name == "trust" else "right")
     for trust in TRUSTS:
-        figures = (*device(trust), draw(trust), *middle(trust), whole(trust))
+        figures = (*device(trust), draw(trust), *aggregator(trust), whole(trust))
         table.add_row(trust, *(f"{figure:.0f}" for figure in figures))
     Console().print(table)
 

@@ -14,9 +14,9 @@ import time
 
 from kerchief.cli.device import use_device
 from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.experiments.baseline import time_numpy
 from kerchief.experiments.bench import one_core, time_run
 from kerchief.experiments.versions import machine, versions
-from kerchief.experiments.yardstick import time_numpy
 from kerchief.policies import POLICIES
 
 _WORLD = "linear"

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kerchief import Bandit, Guarantee, MemoryLedger, Protection, simulate
 from kerchief.environments import RANGED_CONSTANT, RANGED_NORM, Supervised, ranged
-from kerchief.policies.own_models import OwnSampling
+from kerchief.policies.disjoint_models import DisjointSampling
 from kerchief.privatizers.protect import protect
 
 Floats = NDArray[np.float64]
@@ -130,10 +130,10 @@ def world(name: str, public: str) -> Supervised:
     return Supervised.of(users=rows, labels=labels, norm=math.hypot(1, CONSTANT), constant=CONSTANT)
 
 
-def bandit_for(data: Supervised, others: Floats | None, promise: Guarantee) -> OwnSampling:
+def bandit_for(data: Supervised, others: Floats | None, promise: Guarantee) -> DisjointSampling:
     """Build the best bandit, with public contexts if there are any."""
     problem = data.problem(data.rows)
-    return OwnSampling.of(problem, epsilon=promise.epsilon, delta=promise.delta, public=others)
+    return DisjointSampling.of(problem, epsilon=promise.epsilon, delta=promise.delta, public=others)
 
 
 def simulated(

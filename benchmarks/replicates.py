@@ -14,7 +14,7 @@ import jax
 
 import kerchief
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import Run, simulate
@@ -37,7 +37,7 @@ def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int
     """Run one simulation with 100 checkpoints; delta is 1e-5 under privacy."""
     world = make_environment(dim=5, arms=20)
     delta = 1e-5 if math.isfinite(epsilon) else 0.0
-    terms = Terms(epsilon=epsilon, delta=delta, trust=Trust(trust)) if delta else None
+    terms = PrivacyBudget(epsilon=epsilon, delta=delta, trust=Trust(trust)) if delta else None
     policy = POLICIES[name].build(world.problem(horizon), "tuned", terms)
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     return simulate(

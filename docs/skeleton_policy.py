@@ -21,7 +21,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Start
+from kerchief.core.contracts import Arms, Clock, Example, NoiseInfo, Policy, Release, Start
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
@@ -113,7 +113,7 @@ class AlongTheMean(Policy):
         """The questions, by name, fixed before the first user."""
         return {"mean": self.query}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Learner: the state before any release."""
         return State(total=jnp.zeros(self.query.size), count=jnp.int32(0))
 

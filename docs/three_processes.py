@@ -1,9 +1,9 @@
-"""Device, middle and learner in three processes, with nothing but bytes between them.
+"""Device, aggregator and learner in three processes, with nothing but bytes between them.
 
-The device needs `kerchief_device` alone; the middle never sees a model, the learner never sees a
-report. Status and model are signed, so a false one uses up no decision: install the extra `sign`.
-Over a network, replace the pipes by a transport that hides reports from everyone but the middle. A
-message that is lost or repeated changes nothing.
+The device needs `kerchief_device` alone; the aggregator never sees a model, the learner never sees
+a report. Status and model are signed, so a false one uses up no decision: install the extra `sign`.
+Over a network, replace the pipes by a transport that hides reports from everyone but the
+aggregator. A message that is lost or repeated changes nothing.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kerchief import Guarantee, Learner, Middle, Problem, deploy, deployed
+from kerchief import Aggregator, Guarantee, Learner, Problem, deploy, deployed
 from kerchief.stores import FileWitness, open_store
 from kerchief_device import Device
 from kerchief_wire.model import Model
@@ -21,11 +21,11 @@ from kerchief_wire.signing import Signed, Signer, new_key, public_key
 from kerchief_wire.task import Party, Task
 
 
-def middle(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:
+def aggregator(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:
     """The shuffler: takes reports, serves releases."""
-    role = Middle(
+    role = Aggregator(
         deployed(Task.read(task)),
-        store=open_store(f"{folder}/middle.db"),
+        store=open_store(f"{folder}/aggregator.db"),
         witness=FileWitness(Path(folder) / "witness"),
     )
     signer = Signer(role.task, key)
@@ -70,14 +70,15 @@ def main(users: int = 120) -> int:
             for role, key in keys.items()
         ],
     ).task
-    to_middle, at_middle = multiprocessing.Pipe()
+    to_aggregator, at_aggregator = multiprocessing.Pipe()
     to_learner, at_learner = multiprocessing.Pipe()
     asks, answers = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         roles = [
             spawn.Process(
-                target=middle, args=(task.data, keys["aggregator"], folder, [at_middle, answers])
+                target=aggregator,
+                args=(task.data, keys["aggregator"], folder, [at_aggregator, answers]),
             ),
             spawn.Process(target=learner, args=(task.data, keys["learner"], asks, at_learner)),
         ]
@@ -90,14 +91,14 @@ def main(users: int = 120) -> int:
             choice = device.decide(model, np.eye(3, 2))
             device.reward(choice.id, float(rng.random() < (0.8 if choice.arm == 1 else 0.3)))
             # Report now, with or without a reward: the time of a report must not depend on it.
-            to_middle.send("status")
-            report = device.report(choice.id, Signed.read(to_middle.recv()))
-            to_middle.send(("take", report))
-            (device.refused if to_middle.recv() else device.arrived)(choice.id)
+            to_aggregator.send("status")
+            report = device.report(choice.id, Signed.read(to_aggregator.recv()))
+            to_aggregator.send(("take", report))
+            (device.refused if to_aggregator.recv() else device.arrived)(choice.id)
         to_learner.send("model")
         learned = Model.read(Signed.read(to_learner.recv()).message).round
         to_learner.send("end")
-        to_middle.send("end")
+        to_aggregator.send("end")
         for role in roles:
             role.join()
     return learned

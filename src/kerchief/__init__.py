@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from kerchief.checks.check import check as check
     from kerchief.core.contracts import Environment as Environment
     from kerchief.core.contracts import Policy as Policy
-    from kerchief.core.errors import BudgetExceeded as BudgetExceeded
-    from kerchief.core.errors import CapacityExceeded as CapacityExceeded
+    from kerchief.core.errors import BudgetExceededError as BudgetExceededError
+    from kerchief.core.errors import CapacityExceededError as CapacityExceededError
     from kerchief.core.errors import CodecError as CodecError
     from kerchief.core.errors import DelayedLearningWarning as DelayedLearningWarning
-    from kerchief.core.errors import Fenced as Fenced
-    from kerchief.core.errors import InvalidValue as InvalidValue
+    from kerchief.core.errors import FencedError as FencedError
+    from kerchief.core.errors import InvalidValueError as InvalidValueError
     from kerchief.core.errors import KerchiefError as KerchiefError
-    from kerchief.core.errors import Refused as Refused
-    from kerchief.core.errors import UnknownName as UnknownName
-    from kerchief.core.errors import UnsupportedEvent as UnsupportedEvent
-    from kerchief.core.errors import WeakPromise as WeakPromise
-    from kerchief.core.errors import WriteFailed as WriteFailed
+    from kerchief.core.errors import RejectedError as RejectedError
+    from kerchief.core.errors import UnknownNameError as UnknownNameError
+    from kerchief.core.errors import UnsupportedEventError as UnsupportedEventError
+    from kerchief.core.errors import WeakGuaranteeWarning as WeakGuaranteeWarning
+    from kerchief.core.errors import WriteError as WriteError
     from kerchief.core.problems import ContextFreeProblem as ContextFreeProblem
     from kerchief.core.problems import PopulationProblem as PopulationProblem
     from kerchief.core.problems import Problem as Problem
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
     from kerchief.experiments import read_results as read_results
-    from kerchief.experiments.settings import planned as planned
+    from kerchief.experiments.plan_config import planned as planned
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from kerchief.privacy import Trust as Trust
     from kerchief.privatizers import Protection as Protection
     from kerchief.privatizers import protect as protect
+    from kerchief.roles import Aggregator as Aggregator
     from kerchief.roles import Bandit as Bandit
     from kerchief.roles import Decision as Decision
     from kerchief.roles import Device as Device
     from kerchief.roles import Learner as Learner
-    from kerchief.roles import Middle as Middle
     from kerchief.roles import deploy as deploy
     from kerchief.roles import deployed as deployed
     from kerchief.simulation import simulate as simulate
@@ -62,33 +62,33 @@ if TYPE_CHECKING:
 _HOMES = {
     "POLICIES": "policies",
     "Bandit": "roles",
-    "BudgetExceeded": "core.errors",
-    "CapacityExceeded": "core.errors",
+    "BudgetExceededError": "core.errors",
+    "CapacityExceededError": "core.errors",
     "CodecError": "core.errors",
     "ContextFreeProblem": "core.problems",
     "Decision": "roles",
     "DelayedLearningWarning": "core.errors",
     "Device": "roles",
     "Environment": "core.contracts",
-    "Fenced": "core.errors",
+    "FencedError": "core.errors",
     "Guarantee": "privacy",
-    "InvalidValue": "core.errors",
+    "InvalidValueError": "core.errors",
     "KerchiefError": "core.errors",
     "Learner": "roles",
     "Ledger": "privacy",
     "Logs": "data",
     "MemoryLedger": "privacy",
-    "Middle": "roles",
+    "Aggregator": "roles",
     "Policy": "core.contracts",
     "PopulationProblem": "core.problems",
     "Problem": "core.problems",
     "Protection": "privatizers",
-    "Refused": "core.errors",
+    "RejectedError": "core.errors",
     "Trust": "privacy",
-    "UnknownName": "core.errors",
-    "UnsupportedEvent": "core.errors",
-    "WeakPromise": "core.errors",
-    "WriteFailed": "core.errors",
+    "UnknownNameError": "core.errors",
+    "UnsupportedEventError": "core.errors",
+    "WeakGuaranteeWarning": "core.errors",
+    "WriteError": "core.errors",
     "check": "checks.check",
     "compare": "experiments",
     "deploy": "roles",
@@ -97,7 +97,7 @@ _HOMES = {
     "from_supervised": "data",
     "make_environment": "environments",
     "off_policy_value": "data",
-    "planned": "experiments.settings",
+    "planned": "experiments.plan_config",
     "protect": "privatizers",
     "read_logs": "data",
     "read_results": "experiments",

@@ -9,7 +9,7 @@ import pytest
 
 from kerchief.audits import KINDS, Audit, Subject, entries, find, look, one_run
 from kerchief.audits.picture import picture
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
@@ -70,10 +70,10 @@ def test_what_is_certain_is_seen_beside_noise() -> None:
 
 def test_views_are_checked() -> None:
     """Too few runs, and other numbers of them."""
-    with pytest.raises(InvalidValue, match="runs is 100"):
+    with pytest.raises(InvalidValueError, match="runs is 100"):
         look(name="few", claim=promise(1.0), views=coins(1.0, 100, 0))
     one, other = coins(1.0, 400, 0)
-    with pytest.raises(InvalidValue, match="must be equal"):
+    with pytest.raises(InvalidValueError, match="must be equal"):
         look(name="uneven", claim=promise(1.0), views=(one, other[:300]))
 
 
@@ -102,7 +102,7 @@ def test_names_are_found() -> None:
     assert find("greedy") == Subject(kind="contextual", name="greedy", trust="local")
     assert find("greedy", kind="context-free").kind == "context-free"
     assert find("greedy", kind="population", trust="central").trust == "central"
-    with pytest.raises(InvalidValue, match=r"claims something under local$"):
+    with pytest.raises(InvalidValueError, match=r"claims something under local$"):
         find("greedy", kind="context-free", trust="central")
     assert find("linucb@paper").trust == "local"
     assert find("coins").runs < find("gaussian").runs
@@ -114,23 +114,25 @@ def test_kinds_are_found_by_their_earlier_words() -> None:
     assert find("tsallis", kind="plain") == find("tsallis", kind="context-free")
     earlier = Subject(kind="plain", name="tsallis", trust="local")
     assert earlier.audit(epsilon=1.0, runs=200).name == "tsallis"
-    with pytest.raises(UnknownName, match="known: context-free, contextual, mechanism, population"):
+    with pytest.raises(
+        UnknownNameError, match="known: context-free, contextual, mechanism, population"
+    ):
         find("tsallis", kind="crowd")
 
 
 def test_find_rejects_subject_without_a_claim() -> None:
     """No trust, an unknown trust for the bandit, an unknown bandit, no fits."""
-    with pytest.raises(InvalidValue, match="claims something under local, shuffle"):
+    with pytest.raises(InvalidValueError, match="claims something under local, shuffle"):
         find("linucb", trust="none")
-    with pytest.raises(InvalidValue, match="claims something under no trust"):
+    with pytest.raises(InvalidValueError, match="claims something under no trust"):
         find("gloc")
-    with pytest.raises(UnknownName, match="no bandit or mechanism is called 'nobody'"):
+    with pytest.raises(UnknownNameError, match="no bandit or mechanism is called 'nobody'"):
         find("nobody")
-    with pytest.raises(UnknownName, match="did you mean 'gaussian'"):
+    with pytest.raises(UnknownNameError, match="did you mean 'gaussian'"):
         find("Gausian")
-    with pytest.raises(UnknownName, match="kind of audit"):
+    with pytest.raises(UnknownNameError, match="kind of audit"):
         find("linucb", kind="nothing")
-    with pytest.raises(InvalidValue, match="asks for no fits"):
+    with pytest.raises(InvalidValueError, match="asks for no fits"):
         one_run("linucb", epsilon=1.0)
 
 
@@ -166,7 +168,7 @@ def test_canaries_pass_the_fits_and_see_them() -> None:
     assert found.noise == "best (Gaussian)"
     assert found.kept
     assert found.epsilon_lower > 0.8
-    with pytest.raises(InvalidValue, match="no curve"):
+    with pytest.raises(InvalidValueError, match="no curve"):
         picture(found)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kerchief.audits.bounds import guess_lower, likely_above, one_run_lower
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 
 @pytest.mark.parametrize("chance", [0.03, 0.5, 0.98])
@@ -96,9 +96,9 @@ def test_delta_costs_the_canaries_something() -> None:
 
 def test_nonsense_is_refused() -> None:
     """More guesses than trials, more than canaries, a chance that is none."""
-    with pytest.raises(InvalidValue, match="wrong is 2"):
+    with pytest.raises(InvalidValueError, match="wrong is 2"):
         guess_lower(right=9, wrong=2, trials=10, delta=0.0)
-    with pytest.raises(InvalidValue, match="guesses is 11"):
+    with pytest.raises(InvalidValueError, match="guesses is 11"):
         one_run_lower(guesses=11, right=1, canaries=10, delta=0.0)
-    with pytest.raises(InvalidValue, match="failure"):
+    with pytest.raises(InvalidValueError, match="failure"):
         guess_lower(right=9, wrong=1, trials=10, delta=0.0, failure=1.0)

@@ -1,4 +1,4 @@
-"""The deployed protocol audited: real devices, the real middle's noise, and a malicious minority.
+"""The deployed protocol audited: real devices, the aggregator's noise, and a malicious minority.
 
 The adversary knows every other user's report and takes it off the total. What is left depends on
 the victim's record and on the noise that the trust relies on.
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from kerchief.audits.audit import Audit, look
 from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.deployed_statistic import build_statistics
 from kerchief.roles.deployment import Deployment, deploy
-from kerchief.roles.desks import desks_of
 from kerchief_device.randomize import randomize
 from kerchief_wire import noise as wire
 
@@ -35,7 +35,7 @@ def views(
     made: Deployment, statistic: NDArray[np.float64], runs: int, seed: int, honest: float
 ) -> NDArray[np.float64]:
     """What is left of the victim's first cohort, once all that others sent is taken off."""
-    (desk,), noise = desks_of(made), made.task.noise[0]
+    (desk,), noise = build_statistics(made), made.task.noise[0]
     source = np.random.default_rng(seed).bytes
     users = made.task.need(0)
     tossing = round(honest * users) - 1 if isinstance(noise, wire.Coins) else 0

@@ -24,10 +24,10 @@ from kerchief.audits.canaries import Telltale, count_canaries
 from kerchief.audits.neighbours import Losers, Population, neighbours
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import Clients, phased_views, round_views
-from kerchief.core.contracts import Clock, Example, Outlook
+from kerchief.core.contracts import Clock, Example, NoiseInfo
 from kerchief.core.losses import GLMLoss
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import Loss, Regression, UnitBall
+from kerchief.core.queries import BoundedScalar, RegressionMoments, UnitBallVector
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import Population as Crowd
@@ -40,7 +40,7 @@ from kerchief.privatizers import Protection
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.protect import protect
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 
 Floats: TypeAlias = NDArray[np.float64]
 Planted: TypeAlias = Callable[[], Audit]
@@ -149,11 +149,11 @@ def _() -> Audit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Unclipped(Regression):
+class Unclipped(RegressionMoments):
     """A query that forgot to clip rewards."""
 
     def encode(self, record: Any) -> Array:
-        return Regression.encode(dataclasses.replace(self, low=-1e6, high=1e6), record)
+        return RegressionMoments.encode(dataclasses.replace(self, low=-1e6, high=1e6), record)
 
 
 @planted("contextual", CLIP)
@@ -167,7 +167,7 @@ def _() -> Audit:
 def _() -> Audit:
     """An aggregator that shifts a release when a total is above what the first user decides."""
     policy = linucb()
-    model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
+    model = policy.publish(policy.init({"moments": NoiseInfo(noisy=True)}))
     ends = neighbours(policy, FACTS, model)
     first, second = (one.told(policy, model) for one in ends if isinstance(one, Population))
     place = int(np.abs(first - second).argmax())
@@ -213,12 +213,12 @@ def _() -> Audit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Removal(Regression):
+class Removal(RegressionMoments):
     """A query whose sensitivity is the length of a statistic, not the distance of two."""
 
     @property
     def sensitivity(self) -> float:
-        return Regression(**dataclasses.asdict(self)).sensitivity / 2
+        return RegressionMoments(**dataclasses.asdict(self)).sensitivity / 2
 
 
 @planted("contextual", ADJACENCY)
@@ -279,7 +279,7 @@ def _() -> Audit:
 @planted("phased", CLIP)
 def _() -> Audit:
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Open(UnitBall):
+    class Open(UnitBallVector):
         def encode(self, record: Array) -> Array:
             return record
 
@@ -328,7 +328,7 @@ def _() -> Audit:
 @planted("phased", ADJACENCY)
 def _() -> Audit:
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Alone(UnitBall):
+    class Alone(UnitBallVector):
         @property
         def sensitivity(self) -> float:
             return 1.0
@@ -353,7 +353,7 @@ def plainly(
 ) -> Audit:
     """Audit UCB in a short run, with its protection changed."""
     claim = promise("local", epsilon)
-    made: Any = arrange("ucb", GAME, Protection(guarantee=claim, mechanism=randomizer))
+    made: Any = build_protected("ucb", GAME, Protection(guarantee=claim, mechanism=randomizer))
     one, other = (
         dataclasses.replace(Losers.of(GAME, sign), half_width=jnp.float32(half_width))
         for sign in (1.0, -1.0)
@@ -391,7 +391,7 @@ def _() -> Audit:
 @planted("plain", CLIP)
 def _() -> Audit:
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Anything(Loss):
+    class Anything(BoundedScalar):
         def encode(self, record: Array) -> Array:
             return jnp.reshape(record, (1,))
 

@@ -18,10 +18,10 @@ from kerchief.checks import (
     ENVIRONMENT_LAWS,
     LEDGER_LAWS,
     PRIVATIZER_LAWS,
-    Case,
-    CheckFailed,
+    CheckFailedError,
     Law,
     Ledgers,
+    PolicyFixture,
     PrivatizerCase,
     WorldCase,
     cases,
@@ -30,10 +30,10 @@ from kerchief.checks import (
     environment_cases,
     privatizer_cases,
 )
-from kerchief.checks.case import other_words, play
 from kerchief.checks.errors import examine
+from kerchief.checks.policy_fixture import other_words, play
 from kerchief.core.contracts import BoundedSum, Environment
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments import make_environment
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.continual import ContinualNoise
@@ -66,7 +66,7 @@ ONCE = dict.fromkeys(
 )
 
 
-def _by_day(case: Case, law: Law[Case]) -> bool:
+def _by_day(case: PolicyFixture, law: Law[PolicyFixture]) -> bool:
     name = str(case)
     return name in FAMILIES and law.name not in SLOW and ONCE.get(law.name, name) == name
 
@@ -90,12 +90,12 @@ def test_every_excused_case_exists() -> None:
     assert set(EXCUSED) <= names
 
 
-def _keeps(case: Case, laws: Iterable[Law[Case]]) -> None:
+def _keeps(case: PolicyFixture, laws: Iterable[Law[PolicyFixture]]) -> None:
     examine(case, laws, expected_failures=EXCUSED.get(str(case), {})).require()
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_every_bandit_keeps_the_cheap_laws(case: Case) -> None:
+def test_every_bandit_keeps_the_cheap_laws(case: PolicyFixture) -> None:
     _keeps(case, CHEAP)
 
 
@@ -104,13 +104,13 @@ def test_every_bandit_keeps_the_cheap_laws(case: Case) -> None:
     [c for c in cases() if str(c) in FAMILIES],
     ids=str,
 )
-def test_one_bandit_of_each_family_is_played(case: Case) -> None:
+def test_one_bandit_of_each_family_is_played(case: PolicyFixture) -> None:
     _keeps(case, [law for law in COSTLY if _by_day(case, law)])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_every_bandit_keeps_the_costly_laws(case: Case) -> None:
+def test_every_bandit_keeps_the_costly_laws(case: PolicyFixture) -> None:
     _keeps(case, [law for law in COSTLY if not _by_day(case, law)])
     drawn = [law for law in COSTLY if law.name == "noise drawn is the word printed"]
     for other in other_words(case):
@@ -122,7 +122,7 @@ def test_every_bandit_keeps_the_costly_laws(case: Case) -> None:
 @pytest.mark.nightly
 def test_some_replicates_stop() -> None:
     """Else the law about what has stopped would look at nothing."""
-    case = Case.of("halving", POLICIES["halving"], "local")
+    case = PolicyFixture.of("halving", POLICIES["halving"], "local")
     assert (play(case).run.releases["loss"] < case.size.horizon - 2).all()
 
 
@@ -247,7 +247,7 @@ def home() -> Environment:
 def test_a_policy_by_itself_is_checked_in_its_environment(home: Environment) -> None:
     policy = POLICIES["uniform"].build(home.problem(400), "tuned")
     assert check(policy, environment=home, trusts=["none"]).kept
-    with pytest.raises(InvalidValue, match="environment is None"):
+    with pytest.raises(InvalidValueError, match="environment is None"):
         check(policy)
 
 
@@ -262,7 +262,7 @@ def test_one_report_lists_every_failure() -> None:
     entry = dataclasses.replace(
         POLICIES["uniform"], summary="", source="Nobody et al. 1999", kinds=(LinUCB,)
     )
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         check(entry, trusts=["none"])
     assert [failure.law for failure in caught.value.failures] == ["documented"]
     report = check(entry, trusts=["none"], raises=False)
@@ -277,13 +277,13 @@ def test_an_expected_failure_must_fail() -> None:
             return dataclasses.replace(spent, epsilon=spent.epsilon + 1e-4)
 
     excused = {"nothing costs nothing": "a fee", "overlapping cohorts add up": "a fee"}
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         check(Fee, expected_failures=excused)
     assert not {failure.law for failure in caught.value.failures} & set(excused)
-    with pytest.raises(CheckFailed, match="it holds, though"):
+    with pytest.raises(CheckFailedError, match="it holds, though"):
         check(MemoryLedger, expected_failures=excused)
 
 
 def test_check_rejects_object_of_unknown_kind() -> None:
-    with pytest.raises(InvalidValue, match="no bandit, world, noise or ledger"):
+    with pytest.raises(InvalidValueError, match="no bandit, world, noise or ledger"):
         check(3)

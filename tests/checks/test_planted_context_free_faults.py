@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
+from kerchief.checks import BANDIT_LAWS, CheckFailedError, PolicyFixture
 from kerchief.core.contracts import Release, Tree
-from kerchief.core.errors import BudgetExceeded
-from kerchief.core.queries import Loss, finite
+from kerchief.core.errors import BudgetExceededError
+from kerchief.core.queries import BoundedScalar, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
@@ -30,7 +30,7 @@ from kerchief.policies.context_free.two_point import State as Place
 from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief.roles.questions import Asker
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
@@ -45,7 +45,7 @@ class Loose:
     """No dataclass, and asks nothing."""
 
     feedback = "reports"
-    queries: Mapping[str, Loss] = {}
+    queries: Mapping[str, BoundedScalar] = {}
 
 
 @struct
@@ -103,7 +103,7 @@ class BoldTwin(ExactOneBit):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Unclipped(Loss):
+class Unclipped(BoundedScalar):
     """Trusts its users."""
 
     def encode(self, record: Array) -> Array:
@@ -111,7 +111,7 @@ class Unclipped(Loss):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Undefined(Loss):
+class Undefined(BoundedScalar):
     """Clips, but lets undefined numbers through."""
 
     def encode(self, record: Array) -> Array:
@@ -123,7 +123,7 @@ class TrustsUsers(Tsallis):
     """Asks for a loss that nobody clips."""
 
     @property
-    def queries(self) -> Mapping[str, Loss]:
+    def queries(self) -> Mapping[str, BoundedScalar]:
         return {LOSS: Unclipped(low=self.problem.low, high=self.problem.high)}
 
 
@@ -132,7 +132,7 @@ class TrustsNumbers(Tsallis):
     """Asks for a loss that may be undefined."""
 
     @property
-    def queries(self) -> Mapping[str, Loss]:
+    def queries(self) -> Mapping[str, BoundedScalar]:
         return {LOSS: Undefined(low=self.problem.low, high=self.problem.high)}
 
 
@@ -218,7 +218,7 @@ class Bold(Asker):
     """Goes on though nothing was paid."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        with contextlib.suppress(BudgetExceeded):
+        with contextlib.suppress(BudgetExceededError):
             super().__init__(*given, **named)
 
 
@@ -283,7 +283,7 @@ def _case(
     noise: Any = None,
     facts: Mapping[str, Any] | None = None,
     **rooms: Any,
-) -> Case:
+) -> PolicyFixture:
     """A case with one thing changed: the class, the values, the noise, or a room."""
     entry = POLICIES[of]
 
@@ -292,8 +292,8 @@ def _case(
         changed = make(plain) if make else plain
         return kind(**vars(changed)) if kind else changed
 
-    def arranged(*given: Any, **named: Any) -> Arranged:
-        plain = arrange(*given, **named)
+    def arranged(*given: Any, **named: Any) -> ProtectedPolicy:
+        plain = build_protected(*given, **named)
         if noise is None:
             return plain
         changed = {
@@ -303,22 +303,30 @@ def _case(
         return dataclasses.replace(plain, privatizers=changed)
 
     kinds = (kind,) if kind else entry.kinds
-    changed = dataclasses.replace(entry, make=made, promised=made, kinds=kinds, **(facts or {}))
-    return Case.of(f"{of}[planted]", changed, trust, **{"arrange": arranged, **rooms})
+    changed = dataclasses.replace(
+        entry, make=made, build_with_budget=made, kinds=kinds, **(facts or {})
+    )
+    return PolicyFixture.of(
+        f"{of}[planted]", changed, trust, **{"build_protected": arranged, **rooms}
+    )
 
 
-def _frugal(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+def _frugal(entry: Any, problem: Any, protection: Protection, **named: Any) -> ProtectedPolicy:
     """More noise than was asked for."""
     guarantee = protection.guarantee
     less = 0.9 * guarantee.epsilon if guarantee.trust is Trust.LOCAL else guarantee.epsilon
     cheaper = dataclasses.replace(guarantee, epsilon=less)
-    return arrange(entry, problem, dataclasses.replace(protection, guarantee=cheaper), **named)
+    return build_protected(
+        entry, problem, dataclasses.replace(protection, guarantee=cheaper), **named
+    )
 
 
-def _one_bit_for_all(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+def _one_bit_for_all(
+    entry: Any, problem: Any, protection: Protection, **named: Any
+) -> ProtectedPolicy:
     """Whatever the word, devices toss a coin."""
     told = "best" if protection.trust is Trust.NONE else "one-bit"
-    return arrange(entry, problem, dataclasses.replace(protection, mechanism=told), **named)
+    return build_protected(entry, problem, dataclasses.replace(protection, mechanism=told), **named)
 
 
 def _random_rate(policy: Any) -> Any:
@@ -333,7 +341,7 @@ _DRAWN, _ALONE = "noise drawn is the word printed", "the learner sees releases a
 _BUILT, _TWINS = "config is the same built again", "deployed parties agree with the simulation"
 _REFUSAL = "refusal leaves no trace"
 
-FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
+FAULTS: list[tuple[str, str, Callable[[], PolicyFixture]]] = [
     ("keyword only and frozen", "plain class", lambda: _case(make=lambda policy: Loose())),
     ("documented", "unnamed source", lambda: _case(facts={"source": "Nobody et al. 1999"})),
     (_DRAWN, "a bolder coin", lambda: _case(noise=Certain)),
@@ -351,7 +359,7 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     (
         "noise is of the word printed",
         "one bit for every word",
-        lambda: _case(of="ucb", arrange=_one_bit_for_all),
+        lambda: _case(of="ucb", build_protected=_one_bit_for_all),
     ),
     ("learner is blind", "takes a loss", lambda: _case(Curious)),
     (_ALONE, "is told the best arm", lambda: _case(advance=_peeking)),
@@ -362,8 +370,8 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     ("actions are allowed", "one arm too many", lambda: _case(OneTooMany)),
     ("actions are allowed", "over the edge", lambda: _case(Overboard, of="two-point")),
     ("each user pays once", "unpaid", lambda: _case(simulate=_off_the_books)),
-    ("charged is what was promised", "too much noise", lambda: _case(arrange=_frugal)),
-    ("spent is no more than promised", "too much noise", lambda: _case(arrange=_frugal)),
+    ("charged is what was promised", "too much noise", lambda: _case(build_protected=_frugal)),
+    ("spent is no more than promised", "too much noise", lambda: _case(build_protected=_frugal)),
     (_REFUSAL, "plays first", lambda: _case(simulate=_hasty)),
     ("without noise it is its parent", "other rate", lambda: _case(make=_with(rate=3.0))),
     (_BUILT, "another one each time", lambda: _case(make=_random_rate)),
@@ -403,15 +411,15 @@ def _when(id: str) -> tuple[pytest.MarkDecorator, ...]:
     ("name", "make"),
     [pytest.param(law, make, id=f"{law}-{id}", marks=_when(id)) for law, id, make in FAULTS],
 )
-def test_the_law_catches_its_fault(name: str, make: Callable[[], Case]) -> None:
-    with pytest.raises(CheckFailed) as caught:
+def test_the_law_catches_its_fault(name: str, make: Callable[[], PolicyFixture]) -> None:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](make())
     assert [failure.law for failure in caught.value.failures] == [name]
     assert caught.value.failures[0].expected != "no error"
 
 
 def test_the_laws_of_reports_alone_have_a_planted_fault() -> None:
-    contextual, context_free = Case.of("linucb", POLICIES["linucb"], "local"), _case()
+    contextual, context_free = PolicyFixture.of("linucb", POLICIES["linucb"], "local"), _case()
     own = {law.name for law in BANDIT_LAWS if law.when(context_free) and not law.when(contextual)}
     assert own == {_TWINS}
     assert own <= {law for law, _, _ in FAULTS}

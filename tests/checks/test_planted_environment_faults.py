@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.checks import ENVIRONMENT_LAWS, CheckFailed, WorldCase
+from kerchief.checks import ENVIRONMENT_LAWS, CheckFailedError, WorldCase
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -147,16 +147,16 @@ class Confiding(GLMEnvironment):
 class Spendthrift(GLMEnvironment):
     """Pays more to those who are handed their arms."""
 
-    def armless(self) -> Any:
-        return dataclasses.replace(GLMEnvironment.armless(self), high=2.0)
+    def without_contexts(self) -> Any:
+        return dataclasses.replace(GLMEnvironment.without_contexts(self), high=2.0)
 
 
 @struct
 class Lenient(GLMEnvironment):
     """Forgives those who are handed their arms half of what they lose."""
 
-    def armless(self) -> Any:
-        return GLMEnvironment.armless(self)
+    def without_contexts(self) -> Any:
+        return GLMEnvironment.without_contexts(self)
 
     def value(self, world: Truth, arms: Arms, action: Array, clock: Clock) -> Array:
         mine = GLMEnvironment.value(self, world, arms, action, clock)
@@ -195,7 +195,7 @@ FAULTS = [
     ("name", "world"), [pytest.param(law, w, id=f"{law}-{w.name}") for law, w in FAULTS]
 )
 def test_the_law_catches_its_fault(name: str, world: WorldCase) -> None:
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](world)
     (failure,) = caught.value.failures
     assert failure.law == name

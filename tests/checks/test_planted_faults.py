@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.checks import BANDIT_LAWS, Case, CheckFailed, check_registry
-from kerchief.checks.player import hand_of
+from kerchief.checks import BANDIT_LAWS, CheckFailedError, PolicyFixture, check_registry
+from kerchief.checks.reference_runner import hand_of
 from kerchief.checks.worst import arrivals, worst_users
 from kerchief.core.contracts import Arms, Clock, Example, Release, Start, Tree
-from kerchief.core.errors import BudgetExceeded
+from kerchief.core.errors import BudgetExceededError
 from kerchief.core.linalg import svec
 from kerchief.core.losses import GLMLoss
-from kerchief.core.queries import Gram, Regression
+from kerchief.core.queries import GramMatrix, RegressionMoments
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
@@ -34,7 +34,7 @@ from kerchief.privacy import MemoryLedger, Receipt
 from kerchief.privacy.receipts import Charge
 from kerchief.privatizers import CohortSums, OnDemand, PrefixSums
 from kerchief.privatizers.fits import Fits
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 
@@ -59,7 +59,7 @@ class Hoarder(LinUCB):
 class Loose:
     """No dataclass, and takes its parameters by position."""
 
-    def __init__(self, query: Regression) -> None:
+    def __init__(self, query: RegressionMoments) -> None:
         self.query = query
 
 
@@ -209,7 +209,7 @@ class SmugglesToClock(_Smuggler):
         return {"moments": getattr(self, "_smuggled", 0.0) > 0}
 
 
-class Understated(Regression):
+class Understated(RegressionMoments):
     """A sensitivity below the truth."""
 
     @property
@@ -217,7 +217,7 @@ class Understated(Regression):
         return 0.8 * super().sensitivity
 
 
-class Overstated(Regression):
+class Overstated(RegressionMoments):
     """A sensitivity that no pair reaches."""
 
     @property
@@ -225,7 +225,7 @@ class Overstated(Regression):
         return 2.0 * super().sensitivity
 
 
-class Unclipped(Regression):
+class Unclipped(RegressionMoments):
     """Trusts its users."""
 
     def encode(self, record: Example) -> Array:
@@ -233,11 +233,11 @@ class Unclipped(Regression):
         return jnp.concatenate([svec(x[:, None] * x[None, :]), y * x])
 
 
-class HalfClipped(Regression):
+class HalfClipped(RegressionMoments):
     """Clips, but lets undefined values through."""
 
     def encode(self, record: Example) -> Array:
-        return Regression.encode(self, record) + 0 * record.reward
+        return RegressionMoments.encode(self, record) + 0 * record.reward
 
 
 @struct
@@ -256,7 +256,7 @@ class Tracing(MemoryLedger):
     def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
         try:
             return super().charge_all(bill)
-        except BudgetExceeded:
+        except BudgetExceededError:
             line = bill[0]
             self._receipts.append(
                 Receipt(
@@ -288,8 +288,8 @@ def _hasty(**given: Any) -> Run:
 def _changed(change: Callable[[Any], Any], *names: str) -> Any:
     """Protection in which some privatizers, or all, are others."""
 
-    def arranged(*given: Any, **named: Any) -> Arranged:
-        made = arrange(*given, **named)
+    def arranged(*given: Any, **named: Any) -> ProtectedPolicy:
+        made = build_protected(*given, **named)
         changed = {
             name: change(one) if name in names or not names else one
             for name, one in made.privatizers.items()
@@ -304,16 +304,16 @@ def _too_much_noise(sums: Any) -> Any:
     return sums.with_noise(lambda noise: dataclasses.replace(noise, std=1.2 * noise.std))
 
 
-def _always_normal(entry: Any, problem: Any, protection: Any, **named: Any) -> Arranged:
+def _always_normal(entry: Any, problem: Any, protection: Any, **named: Any) -> ProtectedPolicy:
     """Whatever the word, devices add normal noise."""
     told = dataclasses.replace(protection, mechanism="gaussian")
-    return arrange(entry, problem, told, **named)
+    return build_protected(entry, problem, told, **named)
 
 
-def _never_by_theorem(entry: Any, problem: Any, protection: Any, **named: Any) -> Arranged:
+def _never_by_theorem(entry: Any, problem: Any, protection: Any, **named: Any) -> ProtectedPolicy:
     """The published constants are asked for, and the best coins are tossed."""
     word = "best" if protection.mechanism == "theorem" else protection.mechanism
-    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+    return build_protected(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
 
 
 def _weak(sums: Any) -> Any:
@@ -379,11 +379,11 @@ class Marked(Example):
     boost: Array | float = 1.0
 
 
-class Boosted(Regression):
+class Boosted(RegressionMoments):
     """Counts a record as often as it says, after it was clipped."""
 
     def encode(self, record: Example) -> Array:
-        return getattr(record, "boost", 1.0) * Regression.encode(self, record)
+        return getattr(record, "boost", 1.0) * RegressionMoments.encode(self, record)
 
 
 @struct
@@ -400,11 +400,11 @@ class Doubles(LinUCB):
         return {"moments": Marked(features=x[action], reward=reward, boost=boost)}
 
 
-class Heavy(Gram):
+class Heavy(GramMatrix):
     """Weighs a record as it says, after its weights were clipped."""
 
     def encode(self, record: Example) -> Array:
-        return getattr(record, "boost", 1.0) * Gram.encode(self, record)
+        return getattr(record, "boost", 1.0) * GramMatrix.encode(self, record)
 
 
 @struct
@@ -506,9 +506,9 @@ def _rare(
     trust: str = "joint",
     *,
     loss: type[GLMLoss] = GLMLoss,
-    gram: type[Gram] = Gram,
+    gram: type[GramMatrix] = GramMatrix,
     **rooms: Any,
-) -> Case:
+) -> PolicyFixture:
     """A case of the rarely switching bandit that explores, with one thing changed."""
     entry = POLICIES["glm-rare-explore"]
 
@@ -520,7 +520,7 @@ def _rare(
         return kind(**{**vars(plain), **early, **asked})
 
     changed = dataclasses.replace(entry, make=make, kinds=(kind,))
-    return Case.of(f"glm-rare-explore[{kind.__name__}]", changed, trust, **rooms)
+    return PolicyFixture.of(f"glm-rare-explore[{kind.__name__}]", changed, trust, **rooms)
 
 
 def _case(
@@ -530,14 +530,16 @@ def _case(
     make: Any = None,
     facts: Mapping[str, Any] = types.MappingProxyType({}),
     **rooms: Any,
-) -> Case:
+) -> PolicyFixture:
     """A case of LinUCB with one thing changed."""
     make = make or (lambda problem, mode: kind.of(problem, mode=mode))
     entry = dataclasses.replace(POLICIES["linucb"], make=make, kinds=(kind,), **facts)
-    return Case.of(f"linucb[{kind.__name__}]", entry, trust, **rooms)
+    return PolicyFixture.of(f"linucb[{kind.__name__}]", entry, trust, **rooms)
 
 
-def _asking(query: type[Regression], kind: type[LinUCB] = LinUCB, trust: str = "none") -> Case:
+def _asking(
+    query: type[RegressionMoments], kind: type[LinUCB] = LinUCB, trust: str = "none"
+) -> PolicyFixture:
     """LinUCB with another query."""
 
     def make(problem: Any, mode: Any) -> LinUCB:
@@ -556,7 +558,7 @@ def _moody(problem: Any, mode: Any) -> LinUCB:
     return dataclasses.replace(LinUCB.of(problem, mode=mode), exploration=random.random())
 
 
-FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
+FAULTS: list[tuple[str, str, Callable[[], PolicyFixture]]] = [
     (_BUILT, "nan", lambda: _case(make=_with(exploration=float("nan")))),
     (_BUILT, "another one each time", lambda: _case(make=_moody)),
     ("run continues from a restored state", "hidden memory", lambda: _case(Hoarder)),
@@ -585,27 +587,27 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     (
         "charged is what was promised",
         "too much noise",
-        lambda: _case(trust="local", arrange=_changed(_too_much_noise)),
+        lambda: _case(trust="local", build_protected=_changed(_too_much_noise)),
     ),
     (
         "spent is no more than promised",
         "too much noise",
-        lambda: _case(trust="local", arrange=_changed(_too_much_noise)),
+        lambda: _case(trust="local", build_protected=_changed(_too_much_noise)),
     ),
     (
         "noise is of the word printed",
         "normal noise for every word",
-        lambda: _case(trust="local", arrange=_always_normal),
+        lambda: _case(trust="local", build_protected=_always_normal),
     ),
     (
         "noise is of the word printed",
         "best coins for the published ones",
-        lambda: _case(trust="shuffle", arrange=_never_by_theorem),
+        lambda: _case(trust="shuffle", build_protected=_never_by_theorem),
     ),
     (
         "noise drawn is the word printed",
         "weak",
-        lambda: _case(trust="joint", arrange=_changed(_weak)),
+        lambda: _case(trust="joint", build_protected=_changed(_weak)),
     ),
     ("the learner sees releases alone", "moved", lambda: _case(trust="joint", advance=_moved)),
     ("refusal leaves no trace", "trace", lambda: _case(trust="local", make_ledger=Tracing)),
@@ -619,23 +621,25 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     (
         "beats uniform play",
         "uniform play",
-        lambda: Case.of("uniform", dataclasses.replace(POLICIES["uniform"], home="linear"), "none"),
+        lambda: PolicyFixture.of(
+            "uniform", dataclasses.replace(POLICIES["uniform"], home="linear"), "none"
+        ),
     ),
     ("more privacy does not help", "contrary", lambda: _case(Contrary, "central")),
     ("confidence sets cover the truth", "narrow", lambda: _case(make=_with(exploration=0.1))),
     ("due times are public", "smuggled into a request", lambda: _rare(SmugglesToRequest)),
     (_SHOWS, "fitted at once when someone explores", lambda: _rare(RefitsAtOnce)),
-    (_SHOWS, "matrices without noise", lambda: _rare(arrange=_changed(_bare, "curvature"))),
+    (_SHOWS, "matrices without noise", lambda: _rare(build_protected=_changed(_bare, "curvature"))),
     (
         _SHOWS,
         "a schedule that looks at records",
         lambda: _rare(
-            arrange=_changed(_as(Doorman, schedule=Watching(limit=9, door=_Door())), "warm")
+            build_protected=_changed(_as(Doorman, schedule=Watching(limit=9, door=_Door())), "warm")
         ),
     ),
     (_WORST, "arms along one line count twice", lambda: _asking(Boosted, Doubles, "joint")),
     (_WORST, "explorers weigh more", lambda: _rare(Adventurous, gram=Heavy)),
-    (_WORST, "added twice", lambda: _case(trust="joint", arrange=_changed(_as(Doubtful)))),
+    (_WORST, "added twice", lambda: _case(trust="joint", build_protected=_changed(_as(Doubtful)))),
     (_WORST, "a blind search", lambda: _case(Timid, "joint")),
     ("statistics obey their bound", "half for a loss", lambda: _rare(loss=HalfSensitive)),
     ("statistics obey their bound", "double for a loss", lambda: _rare(loss=OverlySensitive)),
@@ -643,7 +647,7 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     (
         "each user pays once",
         "one fit of all",
-        lambda: _rare(arrange=_changed(_as(FreeFits), "fit")),
+        lambda: _rare(build_protected=_changed(_as(FreeFits), "fit")),
     ),
 ]
 
@@ -662,8 +666,8 @@ def _when(law: str, id: str) -> tuple[pytest.MarkDecorator, ...]:
     ("name", "make"),
     [pytest.param(law, make, id=f"{law}-{id}", marks=_when(law, id)) for law, id, make in FAULTS],
 )
-def test_the_law_catches_its_fault(name: str, make: Callable[[], Case]) -> None:
-    with pytest.raises(CheckFailed) as caught:
+def test_the_law_catches_its_fault(name: str, make: Callable[[], PolicyFixture]) -> None:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](make())
     assert [failure.law for failure in caught.value.failures] == [name]
 
@@ -680,7 +684,7 @@ def test_every_law_of_contextual_bandits_has_a_planted_fault() -> None:
 @pytest.mark.parametrize(
     "law", [_SHOWS, "statistics obey their bound", "clipping holds beyond the domain"]
 )
-def test_only_search_finds_a_user_with_excess_influence(law: str, case: Case) -> None:
+def test_only_search_finds_a_user_with_excess_influence(law: str, case: PolicyFixture) -> None:
     LAWS[law](case)
 
 
@@ -699,7 +703,7 @@ def test_search_covers_exploring_and_non_exploring_users() -> None:
 def test_an_unregistered_policy_is_found() -> None:
     module = types.ModuleType(Gossip.__module__)
     module.Gossip = Gossip  # type: ignore[attr-defined]
-    with pytest.raises(CheckFailed, match=r"every policy is registered.*Gossip"):
+    with pytest.raises(CheckFailedError, match=r"every policy is registered.*Gossip"):
         check_registry([module])
 
 
@@ -707,7 +711,7 @@ def test_an_entry_that_is_not_true_is_found() -> None:
     registry: Registry[PolicyEntry] = Registry("policy")
     wrong: dict[str, Any] = {"trusts": ("blind",), "parent": "nobody", "kinds": (Gossip,)}
     registry.add("odd", dataclasses.replace(POLICIES["uniform"], **wrong))
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         check_registry(registry=registry)
     assert [failure.law for failure in caught.value.failures].count("entries are true") == 3
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kerchief.checks import LEDGER_LAWS, CheckFailed, Ledgers
-from kerchief.core.errors import BudgetExceeded, UnsupportedEvent
+from kerchief.checks import LEDGER_LAWS, CheckFailedError, Ledgers
+from kerchief.core.errors import BudgetExceededError, UnsupportedEventError
 from kerchief.privacy import Cohort, Event, Guarantee, MemoryLedger, Nothing, Receipt, worst_case
 from kerchief.privacy.receipts import Charge
 from kerchief.privacy.rules import admit
@@ -46,7 +46,7 @@ class Polite(MemoryLedger):
     def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
         try:
             return super().charge(event, cohort=cohort, capacity=capacity)
-        except UnsupportedEvent:
+        except UnsupportedEventError:
             return super().charge(Nothing(), cohort=cohort, capacity=capacity)
 
 
@@ -87,7 +87,7 @@ class Tracing(MemoryLedger):
     def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
         try:
             return super().charge(event, cohort=cohort, capacity=capacity)
-        except BudgetExceeded:
+        except BudgetExceededError:
             Open.charge(self, event, cohort=cohort, capacity=capacity)  # type: ignore[arg-type]
             raise
 
@@ -172,7 +172,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("name", "kind"), FAULTS)
 def test_the_law_catches_its_fault(name: str, kind: type[MemoryLedger]) -> None:
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](Ledgers(open=kind))
     assert [failure.law for failure in caught.value.failures] == [name]
 

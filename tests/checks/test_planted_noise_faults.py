@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from jax import Array
 
-from kerchief.checks import MECHANISM_LAWS, CheckFailed, MechanismCase
+from kerchief.checks import MECHANISM_LAWS, CheckFailedError, MechanismCase
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
@@ -81,7 +81,7 @@ FAULTS: dict[str, Any] = {
 def test_the_law_catches_its_fault(name: str, kind: Any) -> None:
     sound = Gaussian.of(noise_multiplier=2.0, sensitivity=1.5)
     LAWS[name](MechanismCase(noise=sound))
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](MechanismCase(noise=kind(**vars(sound))))
     assert [failure.law for failure in caught.value.failures] == [name]
 

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
-from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
+from kerchief.checks import BANDIT_LAWS, CheckFailedError, PolicyFixture
 from kerchief.core.contracts import Clock, Release, Start, Tree
 from kerchief.core.phases import ANSWERS, Phase
-from kerchief.core.queries import UnitBall
+from kerchief.core.queries import UnitBallVector
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
@@ -25,7 +25,7 @@ from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Trust
 from kerchief.privatizers import CohortSums, Protection, protect
 from kerchief.privatizers.sums import Memory, Tally
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, play
 
 LAWS = {law.name: law for law in BANDIT_LAWS}
@@ -75,7 +75,7 @@ class Biased(CohortSums):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Wide(UnitBall):
+class Wide(UnitBallVector):
     """Lets answers out of the ball."""
 
     def encode(self, record: Array) -> Array:
@@ -94,8 +94,8 @@ class Twice(Elimination):
 def _changed(change: Callable[[CohortSums], CohortSums]) -> Any:
     """Protection that is another where something is promised."""
 
-    def arranged(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
-        made = arrange(entry, problem, protection, **named)
+    def arranged(entry: Any, problem: Any, protection: Protection, **named: Any) -> ProtectedPolicy:
+        made = build_protected(entry, problem, protection, **named)
         sums: Any = made.privatizers[ANSWERS]
         if protection.trust is Trust.NONE:
             return made
@@ -106,7 +106,9 @@ def _changed(change: Callable[[CohortSums], CohortSums]) -> Any:
 
 def _faint(kind: Any) -> dict[str, Any]:
     """Another kind of noise, in the place of the one that a word names."""
-    return {"arrange": _changed(lambda sums: sums.with_noise(lambda noise: kind(**vars(noise))))}
+    return {
+        "build_protected": _changed(lambda sums: sums.with_noise(lambda noise: kind(**vars(noise))))
+    }
 
 
 def _biased(sums: CohortSums) -> CohortSums:
@@ -117,34 +119,38 @@ def _wide(sums: CohortSums) -> CohortSums:
     return dataclasses.replace(sums, query=Wide(size=sums.query.size))
 
 
-def _twice(*given: Any, **named: Any) -> Arranged:
-    made = arrange(*given, **named)
+def _twice(*given: Any, **named: Any) -> ProtectedPolicy:
+    made = build_protected(*given, **named)
     return dataclasses.replace(made, policy=Twice(**vars(made.policy)))
 
 
-def _dear(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+def _dear(entry: Any, problem: Any, protection: Protection, **named: Any) -> ProtectedPolicy:
     """Less noise than was promised."""
     promise = protection.guarantee
     dearer = dataclasses.replace(promise, epsilon=1.1 * promise.epsilon)
-    return arrange(entry, problem, dataclasses.replace(protection, guarantee=dearer), **named)
+    return build_protected(
+        entry, problem, dataclasses.replace(protection, guarantee=dearer), **named
+    )
 
 
-def _deaf(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+def _deaf(entry: Any, problem: Any, protection: Protection, **named: Any) -> ProtectedPolicy:
     """The old fault: whatever the word, Gaussian noise is built."""
     normal = protection.trust is Trust.LOCAL
     word = "gaussian" if normal else protection.mechanism
-    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+    return build_protected(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
 
 
-def _never_by_theorem(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+def _never_by_theorem(
+    entry: Any, problem: Any, protection: Protection, **named: Any
+) -> ProtectedPolicy:
     """The published constants are asked for, and the best coins are tossed."""
     word = "best" if protection.mechanism == "theorem" else protection.mechanism
-    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+    return build_protected(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
 
 
 def _normal(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
     """The old fault in the engine: the word was kept, and Gaussian noise is drawn."""
-    promise = Case.of("pe", POLICIES["pe"], "local").promise()
+    promise = PolicyFixture.of("pe", POLICIES["pe"], "local").promise()
     policy: Any = scene.policy
     normal: Any = protect(policy, Protection(guarantee=promise, mechanism="gaussian"), horizon=1)
     drawn = scene.protection.with_noise(lambda noise: _louder(normal[ANSWERS].device, noise))
@@ -178,15 +184,15 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("weak", {"mechanism": "gaussian", **_faint(Weak)}, _DRAWN),
     ("faint bits", {"trust": "local", "mechanism": "one-bit", **_faint(FaintBit)}, _DRAWN),
     ("faint lists", {"trust": "local", "mechanism": "shortlist", **_faint(FaintList)}, _DRAWN),
-    ("ignores the word", {"trust": "local", "arrange": _deaf}, _PRINTED),
-    ("never by theorem", {"trust": "shuffle", "arrange": _never_by_theorem}, _PRINTED),
+    ("ignores the word", {"trust": "local", "build_protected": _deaf}, _PRINTED),
+    ("never by theorem", {"trust": "shuffle", "build_protected": _never_by_theorem}, _PRINTED),
     ("draws normal noise for every word", {**_LAPLACE, "play_phase": _normal}, _DRAWN),
-    ("wide", {"arrange": _changed(_wide)}, _MOVES),
-    ("wide", {"arrange": _changed(_wide)}, "clipping holds beyond the domain"),
-    ("twice", {"arrange": _twice}, _MOVES),
+    ("wide", {"build_protected": _changed(_wide)}, _MOVES),
+    ("wide", {"build_protected": _changed(_wide)}, "clipping holds beyond the domain"),
+    ("twice", {"build_protected": _twice}, _MOVES),
     ("peeking", {"play_phase": _peeking}, _ALONE),
-    ("biased", {"arrange": _changed(_biased)}, "without noise it is its parent"),
-    ("dear", {"arrange": _dear}, "charged is what was promised"),
+    ("biased", {"build_protected": _changed(_biased)}, "without noise it is its parent"),
+    ("dear", {"build_protected": _dear}, "charged is what was promised"),
 ]
 DAILY = ("weak", "ignores the word", "never by theorem", "dear")
 
@@ -199,14 +205,16 @@ DAILY = ("weak", "ignores the word", "never by theorem", "dear")
     ],
 )
 def test_a_planted_fault_is_caught_by_its_law(rooms: dict[str, Any], broken: str) -> None:
-    case = Case.of("pe", POLICIES["pe"], **{"trust": "central", **rooms})
-    with pytest.raises(CheckFailed, match=broken) as caught:
+    case = PolicyFixture.of("pe", POLICIES["pe"], **{"trust": "central", **rooms})
+    with pytest.raises(CheckFailedError, match=broken) as caught:
         LAWS[broken](case)
-    assert "no error" not in str(caught.value) or "BudgetExceeded" in str(caught.value)
+    assert "no error" not in str(caught.value) or "BudgetExceededError" in str(caught.value)
 
 
 def test_the_laws_of_populations_alone_have_a_planted_fault() -> None:
-    contextual, phased = (Case.of(name, POLICIES[name], "local") for name in ("linucb", "pe"))
+    contextual, phased = (
+        PolicyFixture.of(name, POLICIES[name], "local") for name in ("linucb", "pe")
+    )
     own = {law.name for law in BANDIT_LAWS if law.when(phased) and not law.when(contextual)}
     assert own == {_MOVES}
     assert own <= {law for _, _, law in FAULTS}

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
-from kerchief.checks import PRIVATIZER_LAWS, CheckFailed, PrivatizerCase, privatizer_cases
-from kerchief.core.contracts import BoundedSum, Clock, Fitted, Release, Tree
+from kerchief.checks import PRIVATIZER_LAWS, CheckFailedError, PrivatizerCase, privatizer_cases
+from kerchief.core.contracts import BoundedSum, Clock, FitRelease, Release, Tree
 from kerchief.core.losses import GLMLoss
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -336,7 +336,7 @@ def _joint(noise: type[ContinualNoise], kind: type[PrefixSums] = PrefixSums) -> 
 class BiasedFits(Fits):
     """Shifts what it fits."""
 
-    def release(self, *given: Any) -> tuple[Fitted, Tree]:
+    def release(self, *given: Any) -> tuple[FitRelease, Tree]:
         fitted, memory = Fits.release(self, *given)
         return dataclasses.replace(fitted, point=fitted.point + 0.3 * fitted.noise), memory
 
@@ -345,7 +345,7 @@ class BiasedFits(Fits):
 class BoastfulFits(Fits):
     """States half as much noise again as it adds."""
 
-    def release(self, *given: Any) -> tuple[Fitted, Tree]:
+    def release(self, *given: Any) -> tuple[FitRelease, Tree]:
         fitted, memory = Fits.release(self, *given)
         return dataclasses.replace(fitted, noise=1.5 * fitted.noise), memory
 
@@ -354,7 +354,7 @@ class BoastfulFits(Fits):
 class LooseFits(Fits):
     """Without noise, stops short of the minimizer."""
 
-    def release(self, *given: Any) -> tuple[Fitted, Tree]:
+    def release(self, *given: Any) -> tuple[FitRelease, Tree]:
         fitted, memory = Fits.release(self, *given)
         return dataclasses.replace(fitted, point=0.9 * fitted.point), memory
 
@@ -384,7 +384,7 @@ class PeekingFits(Fits):
 
     def release(
         self, memory: Tree, tally: History, request: Any, clock: Clock, stream: Any
-    ) -> tuple[Fitted, Tree]:
+    ) -> tuple[FitRelease, Tree]:
         fitted, _ = Fits.release(self, (), tally, request, clock, stream)
         explored = (tally.rows[tally.count - 1, : self.query.dim] != 0).any()
         point = jnp.where(explored, fitted.point, memory)
@@ -551,7 +551,7 @@ def _when(law: str, id: str) -> tuple[pytest.MarkDecorator, ...]:
     [pytest.param(law, p, id=f"{law}-{id}", marks=_when(law, id)) for law, id, p in FAULTS],
 )
 def test_the_law_catches_its_fault(name: str, protocol: PrivatizerCase) -> None:
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         LAWS[name](protocol)
     assert [failure.law for failure in caught.value.failures] == [name]
     assert caught.value.failures[0].expected != "no error" or "Exceeded" in str(caught.value)

@@ -15,10 +15,10 @@ from click.testing import Result as Called
 from tests.experiments.fakes import fake_play, fake_result
 
 from kerchief.cli.printing import print_table
-from kerchief.experiments.parts import arranged
+from kerchief.experiments.chunks import arranged
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.results import HEADINGS, Result
-from kerchief.experiments.runner import Watch, Work
+from kerchief.experiments.runner import RunState, Watch
 
 Call = Callable[..., Called]
 TREE = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
@@ -100,7 +100,7 @@ def _check_row(row: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_continual_noise_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")  # narrower tables break words where times are long
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     shown = call(*SMALL, *TREE)
     assert "joint, tree" in shown.stdout
     assert "central, tree" not in shown.stdout
@@ -146,13 +146,13 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
     """What is played is what the flags say, and the command is recorded with them."""
     seen: list[tuple[Any, Any]] = []
 
-    def play(work: Work, watch: Watch) -> Iterator[Result]:
+    def play(work: RunState, watch: Watch) -> Iterator[Result]:
         plan: Any = work.plan
         cell, world = plan.cells()[-1], plan.environment(plan.world)
         seen.append((world.problem(plan.horizon), arranged(cell, world.problem(plan.horizon))))
         yield from ()
 
-    monkeypatch.setattr(Work, "results", play)
+    monkeypatch.setattr(RunState, "results", play)
     call("compare", "--policy", "dpe", "--option", "clients=2000", "--number", "growth=0.5")
     call("compare", "--policy", "ucb", "--option", "gap=0.3", "--number", "width=0.25")
     (crowd, phased), (_, plain) = seen
@@ -177,7 +177,7 @@ def test_a_world_with_options_is_played(call: Call) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call(*SMALL, "--delta", 0.05, "--contexts", "ball", "--trust", "central", "--json")
     assert result.exit_code == 0
     assert result.stderr.startswith("kerchief: warning: delta is 0.05")
@@ -239,7 +239,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
 def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[object, ...], words: str
 ) -> None:
-    monkeypatch.setattr(Work, "results", _never)
+    monkeypatch.setattr(RunState, "results", _never)
     result = call(*SMALL, *flags)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -252,7 +252,7 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call(*SMALL, "--epsilon", 4)
     assert result.exit_code == 0, result.output
     said = result.stdout.splitlines()
@@ -262,7 +262,7 @@ def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, widt
 
 @pytest.mark.usefixtures("undrawn")
 def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call(*SMALL, "--epsilon", 4, "--epsilon", 10)
     said = " ".join(result.stdout.split())
     assert said.count("(epsilon=1, 4 or 10, delta=1e-05)") == 4
@@ -271,7 +271,7 @@ def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("undrawn")
 def test_repeated_options_count_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     twice = ("--trust", "joint", "--policy", "linucb", "--contexts", "ball", "--epsilon", "1.0")
     document = json.loads(call(*SMALL, *twice, *twice, "--json").stdout)
     given = document["parameters"]
@@ -282,7 +282,7 @@ def test_repeated_options_count_once(call: Call, monkeypatch: pytest.MonkeyPatch
 
 
 def test_compare_announces_size_of_run_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play(0))
+    monkeypatch.setattr(RunState, "results", fake_play(0))
     said = call(*SMALL, "--contexts", "ball").stderr.splitlines()[0]
     assert said == (
         "kerchief: playing: 7 cells of 60 rounds, with 4 replicates each; less with --contexts, "
@@ -298,7 +298,7 @@ def test_json_needs_no_library_for_reports(call: Call, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name in missing else find(name)
     )
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call(*SMALL, "--json")
     assert result.exit_code == 0, result.output
     assert set(json.loads(result.stdout)["files"]) == {"rows"}
@@ -319,7 +319,7 @@ def test_one_missing_library_costs_its_own_files(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "polars" else find(name)
     )
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     files = json.loads(call(*SMALL, "--json").stdout)["files"]
     assert set(files) == {"rows", "picture", "report"}
 
@@ -328,7 +328,7 @@ def test_one_missing_library_costs_its_own_files(
 def test_a_full_disk_is_one_line_and_its_own_code(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     assert call(*SMALL, "--out", tmp_path / "out").exit_code == 0
     old = (tmp_path / "out" / "results.json").read_bytes()
 
@@ -349,9 +349,9 @@ def _never(*arguments: object, **options: object) -> Iterator[Result]:
 
 
 def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
-    results = Work.results
+    results = RunState.results
 
-    def stopped(work: Work, watch: Watch) -> Iterator[Result]:
+    def stopped(work: RunState, watch: Watch) -> Iterator[Result]:
         for number, finished in enumerate(results(work, watch)):
             if number == count:
                 raise KeyboardInterrupt
@@ -363,7 +363,7 @@ def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
 def test_an_interrupted_run_keeps_what_was_finished(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", _stopped_after(2))
+    monkeypatch.setattr(RunState, "results", _stopped_after(2))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert "interrupted: 2 of 14 cells were finished" in result.stderr
@@ -377,7 +377,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
 def test_a_run_that_is_stopped_at_once_has_no_rows(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", _stopped_after(0))
+    monkeypatch.setattr(RunState, "results", _stopped_after(0))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert f"0 of 14 cells were finished, in {tmp_path / 'out'}; run it again" in result.stderr
@@ -423,7 +423,7 @@ def test_compare_hint_names_only_flags_of_its_environment(call: Call) -> None:
 def test_widths_without_a_proof_are_said_to_be_so(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play(0))
+    monkeypatch.setattr(RunState, "results", fake_play(0))
     flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
     told = "proved for normal noise at a delta above 0, and not for local"
     assert f"{told}, privunit" in call(*flags, "--randomizer", "privunit").stderr

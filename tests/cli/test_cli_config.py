@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 
 Call = Callable[..., Called]
 FILE = """
@@ -29,7 +29,7 @@ reward_noise = "bounded"
 def test_config_file_sets_options_that_command_line_overrides(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     (tmp_path / "mine.toml").write_text(FILE)
     result = call("compare", "--config", "mine.toml", "--horizon", 80, "--json")
     assert result.exit_code == 0, result.output

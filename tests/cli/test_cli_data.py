@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 
 Call = Callable[..., Called]
 SMALL = ("--trust", "central", "--epsilon", 2, "--replicates", 3, "--delta", 1e-6)
@@ -62,7 +62,7 @@ def test_a_file_becomes_a_comparison_in_one_command(call: Call, users: Path) -> 
 def test_the_command_plays_the_same_again(
     call: Call, users: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     rewards = ("--rewards", "news,sport", "--reward-range", "0:1", "--orders", "bootstrap")
     given = ("--features", "age=18:90", "--horizon", 99, *SMALL, *rewards)
     first = json.loads(call("compare", "--data", users, *given, "--json").stdout)
@@ -80,7 +80,7 @@ def test_the_command_plays_the_same_again(
 def test_a_declaration_may_lie_in_a_file(
     call: Call, users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     told = tmp_path / "users.toml"
     told.write_text('label = "likes"\n[features]\nage = [18, 90]\nplan = ["basic", "gold"]\n')
     plain = json.loads(call("compare", "--data", users, *DECLARED, *SMALL, "--json").stdout)
@@ -97,7 +97,7 @@ def test_a_declaration_may_lie_in_a_file(
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_table_shows_rewards(call: Call, users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call("compare", "--data", users, *DECLARED, *SMALL)
     assert result.exit_code == 0, result.output
     told = " ".join(result.stdout.split())
@@ -187,7 +187,7 @@ def test_a_label_of_another_kind_is_one_line(label: str, call: Call, users: Path
 
 @pytest.mark.usefixtures("undrawn")
 def test_unused_options_of_logs_are_rejected(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     Path("logs.csv").write_text("a,r,p,age\nx,1,0.5,30\ny,0,0.5,40\n")
     words = ("--action", "a=x|y", "--reward", "r", "--propensity", "p", "--reward-range", "0:1")
     asked = ("compare", "--data", "logs.csv", *words, *SMALL, "--features")

@@ -10,14 +10,14 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 
 Call = Callable[..., Called]
 SMALL = ("--quick", "--world", "chance", "--policy", "ucb", "--policy", "tsallis")
 
 
 def test_it_prints_standings_and_leaves_a_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call("leaderboard", *SMALL)
     assert result.exit_code == 0, result.output
     for words in ("arms, local trust", "% of uniform", "A rank is one more", "(epsilon=1,"):
@@ -81,7 +81,7 @@ def test_a_format_that_nobody_writes_is_refused_in_one_line(call: Call) -> None:
 def test_formats_and_tables_may_be_a_list(
     call: Call, monkeypatch: pytest.MonkeyPatch, undrawn: None
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call(
         *("compare", "--contexts", "ball", "--trust", "joint", "--json"),
         *("--format", "pdf,svg", "--format", "png", "--table", "latex,markdown"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, Laplace, MemoryLedger, Trust, Zcdp, zcdp_rho
@@ -236,5 +236,5 @@ def test_the_usual_unit_is_named_in_the_sentence(call: Call, folder: Path) -> No
 def test_a_unit_is_one_short_line(unit: str) -> None:
     for kind in (Promise, lambda **more: Guarantee(trust=Trust.JOINT, **more)):
         assert kind(epsilon=1.0, delta=1e-5, unit="x" * 40).unit
-        with pytest.raises(InvalidValue, match="unit is"):
+        with pytest.raises(InvalidValueError, match="unit is"):
             kind(epsilon=1.0, delta=1e-5, unit=unit)

@@ -16,9 +16,9 @@ from tests.experiments.test_planning import SMALL, played
 import kerchief
 from kerchief.cli import plan as plan_command
 from kerchief.cli.main import main
+from kerchief.experiments.pilot_runs import SimulatedRuns
 from kerchief.experiments.planning import Planning
-from kerchief.experiments.played import Played
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 
 LESS = shlex.split("--horizon 60 --replicates 2 --json")
 ASKED = shlex.split("--users 400 --dim 2 --arms 3 --trust central --epsilon 8 --delta 1e-4")
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[Planning]:
     """Worlds that were simulated once, in place of processes that simulate them."""
     asked: list[Planning] = []
 
-    def play(planning: Planning, **rest: Any) -> Played:
+    def play(planning: Planning, **rest: Any) -> SimulatedRuns:
         asked.append(planning)
         return played()
 
@@ -98,7 +98,7 @@ def test_json_is_one_object(quick: list[Planning]) -> None:
 def test_the_settings_are_taken_by_compare_and_by_a_bandit(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     run(*ASKED, "--out", str(tmp_path))
     file = str(tmp_path / "plan.toml")
     again = CliRunner().invoke(
@@ -150,7 +150,7 @@ def test_concurrent_second_plan_is_printed_but_not_written(
     """Even where an earlier plan was to be replaced: nobody asked to replace this one."""
     assert run(*ASKED, "--out", str(tmp_path)).exit_code == 0
 
-    def meanwhile(planning: Planning, **rest: Any) -> Played:
+    def meanwhile(planning: Planning, **rest: Any) -> SimulatedRuns:
         (tmp_path / "plan.json").write_text("another plan")
         return played()
 
@@ -206,7 +206,7 @@ def test_data_are_asked_about_with_the_options_of_compare(
     file.write_text("\n".join(["age,plan", *lines, ""]), encoding="utf-8")
     seen: list[Planning] = []
 
-    def play(planning: Planning, **rest: Any) -> Played:
+    def play(planning: Planning, **rest: Any) -> SimulatedRuns:
         seen.append(planning)
         raise kerchief.KerchiefError("enough was seen")
 

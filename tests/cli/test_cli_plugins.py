@@ -12,16 +12,16 @@ from click.testing import Result
 from tests.experiments.fakes import fake_play
 from tests.plugins import fresh_registries
 
-from kerchief.checks import Case, CheckFailed
-from kerchief.checks.words import noise_is_of_the_word_printed
+from kerchief.checks import CheckFailedError, PolicyFixture
+from kerchief.checks.mechanism_names import noise_is_of_the_word_printed
 from kerchief.core.registry import Registry
 from kerchief.experiments import fingerprint, plugins
 from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.chunks import parts_of
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.parts import parts_of
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.plugins import Plugin
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 from kerchief.policies.registry import POLICIES
 from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.registry import (
@@ -114,11 +114,11 @@ def test_the_skeleton_keeps_the_laws_as_a_plugin(call: Call) -> None:
 def test_plugin_mechanism_passes_checks_and_is_used_in_runs(
     trust: str, words: Registry[PrivatizerEntry], like: str
 ) -> None:
-    case = Case.of("linucb", POLICIES["linucb"], trust)
+    case = PolicyFixture.of("linucb", POLICIES["linucb"], trust)
     words.add("my-noise", words[like])
     noise_is_of_the_word_printed(case)
     words.add("my-silence", TRUSTS["none"])
-    with pytest.raises(CheckFailed, match=r"NonPrivate|is not shuffled"):
+    with pytest.raises(CheckFailedError, match=r"NonPrivate|is not shuffled"):
         noise_is_of_the_word_printed(case)
 
 
@@ -237,7 +237,7 @@ def test_an_edited_plugin_is_played_anew(own: Path, plan: Callable[[], Plan]) ->
 def test_a_folder_of_another_version_is_left_alone(
     call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     words = ("reproduce", "my-figure", "--plugin", own, "--quick", "--out", "here")
     with fresh_registries():
         assert call(*words).exit_code == 0

@@ -20,14 +20,14 @@ from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
 from kerchief.experiments import workers
+from kerchief.experiments.chunks import Chunk
 from kerchief.experiments.claims import Claim, at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.parts import Part
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Watch, Work, hand_out
-from kerchief.experiments.workers import Answer, Done, Tasks, Workers
+from kerchief.experiments.runner import RunState, Watch, hand_out
+from kerchief.experiments.workers import Answer, TaskResult, Tasks, Workers
 
 Call = Callable[..., Called]
 
@@ -79,7 +79,7 @@ def of_paper(monkeypatch: pytest.MonkeyPatch) -> None:
         paper = claim.from_paper("Table 9", recorded, figures="5 ± 1")  # type: ignore[arg-type]
         small.add(name, _experiment(name, 999.0, paper))
     monkeypatch.setattr(command, "EXPERIMENTS", small)
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
 
 
 @pytest.mark.usefixtures("undrawn", "of_paper")
@@ -141,7 +141,7 @@ def test_every_width_has_every_world(
     call: Call, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     said = call("reproduce", "true").stdout
     assert max(map(len, said.splitlines())) <= width
     assert "(1234)" in said
@@ -153,7 +153,7 @@ def test_every_width_has_every_world(
 def test_figures_for_another_horizon_are_not_shown(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call("reproduce", "true", "--quick")
     assert "(1234)" not in result.stdout
     assert "printed)" not in result.stdout
@@ -167,7 +167,7 @@ def test_figures_for_another_horizon_are_not_shown(
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_failing_claim_is_said_clearly(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     result = call("reproduce", "false")
     assert result.exit_code == 1
     assert "kerchief: failed: 1 of 3 claims: linucb joint ε=4 on a world, S=1" in result.stderr
@@ -224,7 +224,7 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
 def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], message: str
 ) -> None:
-    monkeypatch.setattr(Work, "results", _stopped_after(0))
+    monkeypatch.setattr(RunState, "results", _stopped_after(0))
     monkeypatch.setattr(workers, "PATIENCE", 0.2)
     result = call("reproduce", *words)
     assert result.exit_code == 2
@@ -235,9 +235,9 @@ def test_bad_input_is_one_line(
 
 
 def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
-    results = Work.results
+    results = RunState.results
 
-    def stopped(work: Work, watch: Watch) -> Iterator[Result]:
+    def stopped(work: RunState, watch: Watch) -> Iterator[Result]:
         for number, finished in enumerate(results(work, watch)):
             if number == count:
                 raise KeyboardInterrupt
@@ -250,9 +250,9 @@ class _Idle:
     """Workers that play nothing, and remember what they were given."""
 
     def __init__(self) -> None:
-        self.given: list[list[Part]] = []
+        self.given: list[list[Chunk]] = []
 
-    def submit(self, parts: Iterable[Part]) -> dict[object, object]:
+    def submit(self, parts: Iterable[Chunk]) -> dict[object, object]:
         self.given.append(list(parts))
         return {}
 
@@ -261,16 +261,16 @@ def test_workers_get_all_experiments_at_once(call: Call, monkeypatch: pytest.Mon
     """Whoever waits keeps what arrives for all of them."""
     idle, arriving = _Idle(), set[int]()
 
-    def results(work: Work, watch: Watch) -> Iterator[Result]:
+    def results(work: RunState, watch: Watch) -> Iterator[Result]:
         arriving.add(id(work.arriving))
         raise KeyboardInterrupt
         yield
 
     monkeypatch.setattr(playing, "local_processes", lambda *given: contextlib.nullcontext(idle))
-    monkeypatch.setattr(Work, "results", results)
-    begun: list[Work] = []
+    monkeypatch.setattr(RunState, "results", results)
+    begun: list[RunState] = []
 
-    def remembered(works: list[Work], workers: Workers) -> None:
+    def remembered(works: list[RunState], workers: Workers) -> None:
         begun.extend(works)
         hand_out(works, workers)
 
@@ -291,13 +291,13 @@ class _Backwards:
         self.most = most
         self.forwards = False
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
+    def submit(self, parts: Iterable[Chunk]) -> Tasks:
         tasks: Tasks = {}
         for part in list(parts)[:: 1 if self.forwards else -1]:
             future: Future[Answer] = Future()
             tasks[future] = [part]
             if len(tasks) <= self.most:
-                done = Done(played=part.play(), process=("here", 1), memory=1)
+                done = TaskResult(played=part.play(), process=("here", 1), memory=1)
                 future.set_result(Answer(done={0: done}, failed=None))
             else:
                 future.set_exception(KeyboardInterrupt())
@@ -372,7 +372,7 @@ def test_reproduce_interrupted_while_drawing_reports_kept_cells(
 def test_an_interrupted_run_keeps_what_was_finished(
     call: Call, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(Work, "results", _stopped_after(count))
+    monkeypatch.setattr(RunState, "results", _stopped_after(count))
     result = call("reproduce", "false")
     assert result.exit_code == 130
     assert f"interrupted: {count} of 10 cells were finished" in result.stderr

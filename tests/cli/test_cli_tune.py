@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import RunState
 from kerchief.experiments.tuning import halving
 from kerchief.experiments.tuning.recorded import SEARCHES
 from kerchief.policies import tuned
@@ -108,7 +108,7 @@ def test_tune_show_prints_declaration_for_editing(call: Call) -> None:
 def test_an_interrupt_says_how_to_go_on(
     call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play(1))
+    monkeypatch.setattr(RunState, "results", fake_play(1))
     result = call("tune", own)
     assert result.exit_code == 130
     assert "finished parts are in results/tune/parts; run it again" in result.stderr
@@ -118,7 +118,7 @@ def test_an_interrupt_says_how_to_go_on(
 def test_tune_does_not_overwrite_file_without_an_outcome(
     call: Call, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work, "results", fake_play())
+    monkeypatch.setattr(RunState, "results", fake_play())
     (tmp_path / "users.csv").write_text("age,plan")
     refused = call("tune", own, "--out", tmp_path / "users.csv")
     assert refused.exit_code == 2

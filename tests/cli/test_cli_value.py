@@ -15,12 +15,12 @@ from tests.data.simulated import logged
 
 from kerchief.cli.data import world_of
 from kerchief.cli.main import main
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
-from kerchief.experiments.data import told_of
-from kerchief.experiments.folder import Folder
-from kerchief.experiments.kept_ledger import kept
+from kerchief.experiments.data import describe_data
+from kerchief.experiments.file_ledger import kept
+from kerchief.experiments.run_folder import Folder
 from kerchief.privacy.events import Binomial, RandomizedResponse
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
@@ -183,7 +183,7 @@ def test_a_charge_is_in_the_file_before_anything_is_drawn(
 
     def draw(*given: object, **more: object) -> None:
         seen.append(len(read_ledger((tmp_path / "ledger.json").read_text())[1]))
-        raise InvalidValue("the power fails here")
+        raise InvalidValueError("the power fails here")
 
     monkeypatch.setattr("kerchief.data.off_policy._add_noise", draw)
     assert value("--arm", "0", "--ledger", tmp_path / "ledger.json").exit_code == 2
@@ -248,8 +248,8 @@ def test_comparisons_replay_logs(file: Path, tmp_path: Path) -> None:
     write_dsjson(logged(50, seed=3), tmp_path / "log.json")
     other = {"data": tmp_path / "log.json", "features": ("x0", "x1"), "norm": 1.0}
     assert isinstance(world_of({**other, "reward_range": "0:1"}), Replay)
-    assert not any("Who came" in line for line in told_of(world))
-    with pytest.raises(InvalidValue, match="least_propensity is 2"):
+    assert not any("Who came" in line for line in describe_data(world))
+    with pytest.raises(InvalidValueError, match="least_propensity is 2"):
         world_of({**dict(world.origin.parameters), "data": file, "least_propensity": 2.0})
 
 
@@ -257,7 +257,7 @@ def test_comparison_on_logs_states_that_it_ignores_users(tmp_path: Path) -> None
     write_log_table(logged(50, seed=3, users=np.arange(50) // 2), tmp_path / "log.csv")
     asked = {"data": tmp_path / "log.csv", "features": ("x0=-1:1",), "reward_range": "0:1"}
     columns = {"action": "action", "reward": "reward", "propensity": "propensity"}
-    told = " ".join(told_of(world_of(asked | columns | {"user": "user"})))
+    told = " ".join(describe_data(world_of(asked | columns | {"user": "user"})))
     assert "every logged decision stands for a user of its own" in told
 
 
@@ -269,7 +269,7 @@ def test_comparison_on_logs_states_that_it_ignores_users(tmp_path: Path) -> None
     ],
 )
 def test_logs_and_labels_are_not_mixed(file: Path, more: dict[str, str], said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         world_of({"data": file, "features": ("x0=-1:1",), **more})
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kerchief.cli.main import main
-from kerchief.experiments.kept_ledger import budget_in
+from kerchief.experiments.file_ledger import budget_in
 
 
 @pytest.fixture

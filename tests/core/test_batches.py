@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kerchief.core.batches import ends_now, growing, spanning
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 
 @given(horizon=st.integers(1, 5000), first=st.integers(1, 6000), growth=st.floats(1.01, 4.0))
@@ -35,9 +35,9 @@ def test_the_last_batch_may_end_with_the_horizon(horizon: int, first: int, growt
     ("horizon", "first", "growth"), [(0, 1, 2.0), (10, 0, 2.0), (10, 1, 1.0), (10, 1, float("nan"))]
 )
 def test_bad_batches_are_refused(horizon: int, first: int, growth: float) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         growing(horizon, first=first, growth=growth)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         spanning(horizon, first=first, growth=growth)
 
 

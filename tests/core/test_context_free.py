@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kerchief.core.convex import Ball
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 
 FACTS: dict[str, Any] = {"horizon": 10, "low": -1.0, "high": 2.0, "arms": 3}
@@ -36,5 +36,5 @@ def test_a_game_has_arms_or_a_domain() -> None:
     ],
 )
 def test_other_games_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         ContextFreeProblem(**FACTS | change)

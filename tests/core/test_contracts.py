@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
 
 FACTS: dict[str, Any] = {
@@ -39,5 +39,5 @@ FACTS: dict[str, Any] = {
 )
 def test_facts_out_of_bounds_are_refused(name: str, value: float) -> None:
     Problem(**FACTS)
-    with pytest.raises(InvalidValue, match=name):
+    with pytest.raises(InvalidValueError, match=name):
         Problem(**(FACTS | {name: value}))

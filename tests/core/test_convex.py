@@ -13,7 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import POLICY, Stream
 
 Floats = NDArray[np.float64]
@@ -174,9 +174,9 @@ def test_barriers_are_self_concordant_with_their_parameter(domain: Domain) -> No
 
 
 def test_sizes_are_checked() -> None:
-    with pytest.raises(InvalidValue, match="dim is 1; it must be at least 2"):
+    with pytest.raises(InvalidValueError, match="dim is 1; it must be at least 2"):
         Simplex(dim=1)
-    with pytest.raises(InvalidValue, match="radius is 0"):
+    with pytest.raises(InvalidValueError, match="radius is 0"):
         Ball(dim=2, radius=0)
-    with pytest.raises(InvalidValue, match="half is -1"):
+    with pytest.raises(InvalidValueError, match="half is -1"):
         Box(dim=2, half=-1)

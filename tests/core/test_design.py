@@ -16,7 +16,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.design import Design, enough_steps, near_optimal
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import POLICY, Stream
 
 Floats = NDArray[np.float64]
@@ -307,5 +307,5 @@ def test_draw_skips_arms_without_weight_despite_rounding() -> None:
 
 @pytest.mark.parametrize("options", [{"factor": 1.0}, {"factor": float("nan")}, {"most_steps": -1}])
 def test_bad_options_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(InvalidValue, match=next(iter(options))):
+    with pytest.raises(InvalidValueError, match=next(iter(options))):
         near_optimal(jnp.eye(2), jnp.ones(2, bool), **options)  # type: ignore[arg-type]

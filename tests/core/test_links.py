@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import Problem
 
@@ -97,10 +97,10 @@ def test_ranges_of_rewards() -> None:
 
 def test_an_unknown_link_is_refused() -> None:
     with pytest.raises(
-        UnknownName, match="'logit'; choose one of linear, logistic, probit, poisson"
+        UnknownNameError, match="'logit'; choose one of linear, logistic, probit, poisson"
     ):
         link_named("logit")
-    with pytest.raises(UnknownName) as caught:
+    with pytest.raises(UnknownNameError) as caught:
         link_named("x" * 10**6)
     assert len(str(caught.value)) < 200
 
@@ -109,7 +109,7 @@ def test_an_unknown_link_is_refused() -> None:
     ("name", "reach"), [("probit", 40.0), ("logistic", 800.0), ("poisson", 800.0)]
 )
 def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) -> None:
-    with pytest.raises(InvalidValue, match="give a smaller radius or norm"):
+    with pytest.raises(InvalidValueError, match="give a smaller radius or norm"):
         link_named(name).kappa(reach)
     assert link_named(name).kappa(2.0) == pytest.approx(1 / link_named(name).flattest(2.0))
 
@@ -117,7 +117,9 @@ def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) ->
 @pytest.mark.parametrize("radius", [250.0, 800.0])
 def test_problem_rejects_link_too_steep_for_devices(radius: float) -> None:
     facts: dict[str, Any] = {"dim": 2, "arms": 3, "norm": 1, "low": 0, "high": 3, "horizon": 100}
-    with pytest.raises(InvalidValue, match=r"scores reach \d+, where poisson .* radius or norm"):
+    with pytest.raises(
+        InvalidValueError, match=r"scores reach \d+, where poisson .* radius or norm"
+    ):
         Problem(radius=radius, link="poisson", **facts)
     Problem(radius=radius, link="logistic", **facts)
     Problem(radius=200.0, link="poisson", **facts)

@@ -12,12 +12,12 @@ import pytest
 from jax import Array
 
 from kerchief.core.contracts import BoundedLoss, Example, Start
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 
 STEPS = PreconditionedSteps(steps=2)
 LINK_NAMES = tuple(LINKS)
@@ -42,7 +42,7 @@ def rows_of(asked: GLMLoss, count: int, dtype: type = np.float64) -> Array:
 
 def test_glm_loss_is_a_bounded_loss_and_regression_is_not() -> None:
     assert isinstance(loss(), BoundedLoss)
-    assert not isinstance(Regression(dim=2, norm=1.0, low=0.0, high=1.0), BoundedLoss)
+    assert not isinstance(RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0), BoundedLoss)
 
 
 def test_of_a_problem() -> None:
@@ -182,10 +182,10 @@ def test_a_minimum_is_the_same_alone_and_in_company() -> None:
     "bad", [{"dim": 0}, {"norm": 0.0}, {"clip": 0.0}, {"clip": math.nan}, {"high": -1.0}]
 )
 def test_bad_bounds_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         loss(**bad)  # type: ignore[arg-type]
 
 
 def test_an_unknown_link_is_refused() -> None:
-    with pytest.raises(UnknownName):
+    with pytest.raises(UnknownNameError):
         loss("cubic")

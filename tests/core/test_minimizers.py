@@ -12,7 +12,7 @@ import pytest
 from jax import Array
 
 from kerchief.core.contracts import Example, Minimizer, Start
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import (
@@ -239,9 +239,9 @@ def test_into_ball(point: list[float], expected: list[float]) -> None:
 @pytest.mark.parametrize("bad", [{"steps": 0}, {"radius": 0.0}, {"radius": math.inf}])
 def test_bad_values_are_refused(bad: dict[str, float]) -> None:
     good: dict[str, float] = {"steps": 2, "radius": 1.0, **bad}
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         GradientDescent(**good, clip=1.0)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         GradientDescent(steps=2, radius=1.0, clip=0.0)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         PreconditionedSteps(steps=0)

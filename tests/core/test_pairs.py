@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.mechanisms.gaussian import Gaussian
@@ -101,5 +101,5 @@ def test_the_query_fits_the_problem() -> None:
 )
 def test_bad_bounds_are_refused(wrong: dict[str, float]) -> None:
     facts = {"dim": 3, "norm": 1.0, "low": 0.0, "high": 1.0}
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Pair(**(facts | wrong))  # type: ignore[arg-type]

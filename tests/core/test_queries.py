@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from jax import Array
 
 from kerchief.core.contracts import Example
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import svec_size
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Gram, Regression, clip_features
+from kerchief.core.queries import GramMatrix, RegressionMoments, clip_features
 
 PROBLEM = Problem(dim=3, arms=2, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10)
 
@@ -33,8 +33,8 @@ def query(
     offset: float = 0.0,
     balance: float = 1.0,
     weighted: bool = False,
-) -> Regression:
-    return Regression(
+) -> RegressionMoments:
+    return RegressionMoments(
         dim=dim,
         norm=norm,
         low=low,
@@ -64,11 +64,11 @@ def query(
         (query(norm=2.0, low=-3.0, high=3.0, balance=0.5, weighted=True), math.sqrt(4 + 144)),
     ],
 )
-def test_sensitivities_of_the_table(asked: Regression, expected: float) -> None:
+def test_sensitivities_of_the_table(asked: RegressionMoments, expected: float) -> None:
     assert asked.sensitivity == pytest.approx(expected, rel=1e-12)
 
 
-def distance(asked: Regression, raw: Array) -> Array:
+def distance(asked: RegressionMoments, raw: Array) -> Array:
     """Between the statistics of two records, each a row of features, a weight and a reward."""
     first, second = (
         asked.encode(Example(features=row[:-2], weight=row[-2], reward=row[-1]))
@@ -78,7 +78,7 @@ def distance(asked: Regression, raw: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames="asked")
-def climbed(asked: Regression, starts: Array) -> Array:
+def climbed(asked: RegressionMoments, starts: Array) -> Array:
     """Projected gradient ascent on the distance of two records; the greatest ever seen."""
     low = jnp.full(asked.dim + 2, -asked.norm).at[-2:].set(jnp.array([0.0, asked.low]))
     high = jnp.full(asked.dim + 2, asked.norm).at[-2:].set(jnp.array([1.0, asked.high]))
@@ -112,7 +112,7 @@ def climbed(asked: Regression, starts: Array) -> Array:
         ),
     ],
 )
-def test_sensitivity_is_reached_and_never_exceeded_by_search(asked: Regression) -> None:
+def test_sensitivity_is_reached_and_never_exceeded_by_search(asked: RegressionMoments) -> None:
     rng = np.random.default_rng(8)
     raw = rng.normal(size=(2000, 2, asked.dim + 2)) * asked.norm
     raw[..., -2] = rng.uniform(-0.5, 1.5, raw.shape[:-1])
@@ -158,14 +158,14 @@ def test_weights_are_clipped(weight: float) -> None:
     flat = query(dim=2, weighted=True).encode(record)
     assert float(flat[0]) == (1.0 if weight == 7.0 else 0.0)
     both = jnp.array([weight, 1.0])
-    grams = Gram(dim=2, norm=1.0, groups=2).encode(dataclasses.replace(record, weight=both))
+    grams = GramMatrix(dim=2, norm=1.0, groups=2).encode(dataclasses.replace(record, weight=both))
     assert float((grams**2).sum()) <= 1 + 1e-12
     assert (grams >= 0).all()
 
 
 @pytest.mark.parametrize(("dim", "groups"), [(2, 1), (3, 1), (2, 3), (1, 2)])
 def test_no_search_exceeds_the_sensitivity_of_gram(dim: int, groups: int) -> None:
-    asked, rng = Gram(dim=dim, norm=2.0, groups=groups), np.random.default_rng(3)
+    asked, rng = GramMatrix(dim=dim, norm=2.0, groups=groups), np.random.default_rng(3)
     features = rng.normal(size=(600, dim)) * rng.choice([0.5, 3.0], size=(600, 1))
     weights = np.maximum(0, rng.normal(size=(600, groups)))
     weights[:200] = np.eye(groups)[rng.integers(groups, size=200)]
@@ -177,7 +177,7 @@ def test_no_search_exceeds_the_sensitivity_of_gram(dim: int, groups: int) -> Non
 
 
 def test_gram_splits_into_its_groups() -> None:
-    asked, x = Gram(dim=2, norm=1.0, groups=2), np.array([0.6, 0.8])
+    asked, x = GramMatrix(dim=2, norm=1.0, groups=2), np.array([0.6, 0.8])
     flat = asked.encode(
         Example(features=jnp.asarray(x), reward=jnp.float64(0), weight=jnp.array([0.0, 0.5]))
     )
@@ -269,7 +269,7 @@ def test_the_flat_form_holds_both_parts() -> None:
 
 
 def test_of_a_problem() -> None:
-    assert Regression.of(PROBLEM) == query(low=0.0)
+    assert RegressionMoments.of(PROBLEM) == query(low=0.0)
 
 
 @pytest.mark.parametrize(
@@ -289,18 +289,18 @@ def test_of_a_problem() -> None:
 )
 def test_bad_bounds_are_refused(bad: dict[str, float]) -> None:
     good = {"dim": 3, "norm": 1.0, "low": -1.0, "high": 1.0, "offset": 0.0}
-    with pytest.raises(InvalidValue):
-        Regression(**(good | bad))  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError):
+        RegressionMoments(**(good | bad))  # type: ignore[arg-type]
 
 
 BALLS = [
     *(
-        Regression(dim=dim, norm=1.3, low=low, high=0.7, balance=balance, weighted=weighted)
+        RegressionMoments(dim=dim, norm=1.3, low=low, high=0.7, balance=balance, weighted=weighted)
         for dim in (1, 3)
         for low, balance in ((-0.1, 0.4), (-0.1, 2.0), (-2.0, 2.0))
         for weighted in (False, True)
     ),
-    *(Gram(dim=dim, norm=0.8, groups=groups) for dim in (1, 3) for groups in (1, 2)),
+    *(GramMatrix(dim=dim, norm=0.8, groups=groups) for dim in (1, 3) for groups in (1, 2)),
 ]
 
 
@@ -345,13 +345,13 @@ def test_statistic_entries_reach_but_never_leave_the_box(query: Any) -> None:
     ).reshape(len(given), query.size)
     assert np.abs(_spread(query)).max() <= query.largest * (1 + 1e-9)
     assert corners.max() == pytest.approx(query.largest)
-    if isinstance(query, Regression):
+    if isinstance(query, RegressionMoments):
         assert np.abs(_spread(query)).sum(1).max() <= query.absolute * (1 + 1e-9)
         assert corners.sum(1).max() == pytest.approx(query.absolute)
 
 
 def test_center_of_statistics_lowers_the_radius() -> None:
-    query = Regression(dim=5, norm=1.0, low=-0.5, high=0.5)
+    query = RegressionMoments(dim=5, norm=1.0, low=-0.5, high=0.5)
     assert query.radius == pytest.approx(math.sqrt(0.8 + 0.25))
     assert np.linalg.norm(_spread(query), axis=1).max() == pytest.approx(math.sqrt(1.25))
 
@@ -365,7 +365,7 @@ def test_no_pair_exceeds_the_taxicab(query: Any) -> None:
 
 
 def test_a_pair_comes_near_the_taxicab() -> None:
-    query: Any = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
+    query: Any = RegressionMoments(dim=2, norm=1.0, low=-1.0, high=1.0)
     angles = np.linspace(0, math.pi, 61)
     rows = np.stack([np.cos(angles), np.sin(angles)], 1)
     encode: Any = jax.vmap(lambda x, y: query.encode(Example(features=x, reward=y)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kerchief.core.errors import KerchiefError, UnknownName
+from kerchief.core.errors import KerchiefError, UnknownNameError
 from kerchief.core.registry import Registry
 
 
@@ -42,9 +42,9 @@ def test_an_unknown_name_names_its_neighbour() -> None:
     things: Registry[int] = Registry("thing")
     things.add("linear", 1)
     things.add("logistic", 2)
-    with pytest.raises(UnknownName, match=r"did you mean 'logistic'.*Known: linear, logistic"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'logistic'.*Known: linear, logistic"):
         things["logistics"]
-    with pytest.raises(UnknownName, match="no thing is called 'xyz'; known: linear") as caught:
+    with pytest.raises(UnknownNameError, match="no thing is called 'xyz'; known: linear") as caught:
         things["xyz"]
     assert "did you mean" not in str(caught.value)
     assert isinstance(caught.value, KerchiefError)
@@ -70,14 +70,14 @@ def test_other_spellings_find_their_name(written: str, meant: str) -> None:
     for name in ("linucb", "linucb-pairs", "glm", "glm-greedy", "elimination"):
         things.add(name, 1)
     things.mean("best", "glm")
-    with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
+    with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
         things[written]
 
 
 def test_blank_name_gets_no_suggestion() -> None:
     things: Registry[int] = Registry("thing")
     things.add("linucb", 1)
-    with pytest.raises(UnknownName, match=r"^no thing is called ' '; known: linucb$"):
+    with pytest.raises(UnknownNameError, match=r"^no thing is called ' '; known: linucb$"):
         things[" "]
 
 
@@ -87,7 +87,7 @@ def test_of_many_names_the_nearest_are_shown_and_where_all_are() -> None:
         things.add(f"bandit-{number}", number)
     things.add("linucb", 60)
     things.add("linucb-pairs", 61)
-    with pytest.raises(UnknownName) as caught:
+    with pytest.raises(UnknownNameError) as caught:
         things["linubc"]
     said = str(caught.value)
     assert "did you mean 'linucb'? " in said
@@ -99,5 +99,5 @@ def test_few_names_are_all_shown_in_alphabetical_order() -> None:
     things: Registry[int] = Registry("thing")
     for name in ("pear", "apple", "fig"):
         things.add(name, 1)
-    with pytest.raises(UnknownName, match=r"known: apple, fig, pear$"):
+    with pytest.raises(UnknownNameError, match=r"known: apple, fig, pear$"):
         things["x"]

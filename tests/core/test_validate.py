@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian
@@ -29,7 +29,7 @@ def test_whole_takes_numpy_and_gives_int(kind: Any) -> None:
     assert type(validate.whole("dim", kind(12))) is int
     assert validate.increasing("batches", (kind(3), kind(7))) == (3, 7)
     assert type(validate.increasing("batches", (kind(3),))[0]) is int
-    with pytest.raises(InvalidValue, match=r"^dim is 0; it must be at least 1$"):
+    with pytest.raises(InvalidValueError, match=r"^dim is 0; it must be at least 1$"):
         validate.whole("dim", kind(0))
 
 
@@ -54,14 +54,14 @@ def test_numbers_take_numpy_and_give_float(
     "value", [True, np.bool_(True), np.array(1), "1", None, np.float32("nan"), 1j, np.complex64(1)]
 )
 def test_what_is_no_number_is_refused(value: object) -> None:
-    with pytest.raises(InvalidValue, match="must be a number"):
+    with pytest.raises(InvalidValueError, match="must be a number"):
         validate.positive("norm", value)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="must be a whole number"):
+    with pytest.raises(InvalidValueError, match="must be a whole number"):
         validate.whole("dim", value)  # type: ignore[arg-type]
 
 
 def test_an_infinite_numpy_number_is_infinite() -> None:
-    with pytest.raises(InvalidValue, match="finite"):
+    with pytest.raises(InvalidValueError, match="finite"):
         validate.positive("norm", numpy.float32("inf"))
     assert validate.positive("epsilon", numpy.float32("inf"), infinite=True) == math.inf
 
@@ -90,8 +90,11 @@ def test_facts_and_promises_keep_plain_numbers() -> None:
 
 def test_narrow_numbers_neither_round_nor_overflow() -> None:
     """A sensitivity in half precision would be too small, and a bill could not be written."""
-    query = Regression(dim=numpy.int8(100), norm=numpy.float16(3.0), low=-300.0, high=300.0)
-    assert query.sensitivity == Regression(dim=100, norm=3.0, low=-300.0, high=300.0).sensitivity
+    query = RegressionMoments(dim=numpy.int8(100), norm=numpy.float16(3.0), low=-300.0, high=300.0)
+    assert (
+        query.sensitivity
+        == RegressionMoments(dim=100, norm=3.0, low=-300.0, high=300.0).sensitivity
+    )
     assert query.size == 100 * 101 // 2 + 100
     event = DiscreteGaussian(
         sensitivity=numpy.float32(2), scale=numpy.int64(8), dimension=numpy.int32(3)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.declaration import Declaration
 from kerchief.data.tables import read_table
 from kerchief.environments import ranged
@@ -81,25 +81,25 @@ def test_without_an_intercept_there_is_no_constant() -> None:
     ],
 )
 def test_a_bound_that_is_not_declared_is_refused(features: Any, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Declaration.of(features)
 
 
 def test_a_norm_is_for_features_without_ranges() -> None:
-    with pytest.raises(InvalidValue, match="every feature has a range"):
+    with pytest.raises(InvalidValueError, match="every feature has a range"):
         Declaration.of("age=0:1", norm=1.0)
-    with pytest.raises(InvalidValue, match="norm is -1"):
+    with pytest.raises(InvalidValueError, match="norm is -1"):
         Declaration.of("age", norm=-1.0)
 
 
 def test_a_row_with_a_word_that_was_never_declared_is_named() -> None:
     table = read_table({"plan": ["basic", "silver"]})
     with pytest.raises(
-        InvalidValue, match=r"row 2 of column 'plan' .* is not declared; .* 'other'"
+        InvalidValueError, match=r"row 2 of column 'plan' .* is not declared; .* 'other'"
     ):
         Declaration.of("plan=basic|gold").encode(table)
     with pytest.raises(
-        InvalidValue, match=r"no column is like 'x\*'; those that may be features are plan"
+        InvalidValueError, match=r"no column is like 'x\*'; those that may be features are plan"
     ):
         Declaration.of("x*=0:1").encode(table)
 

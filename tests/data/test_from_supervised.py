@@ -14,7 +14,7 @@ import pytest
 
 import kerchief
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.data import Declaration, from_supervised, read_table
 from kerchief.data.tables import digest_of
@@ -58,7 +58,7 @@ def test_declared_labels_are_the_arms_in_their_order() -> None:
     assert world.count == 4
     arms = ("sport", "never", "news", "shop")
     assert [arms[place] for place in np.asarray(world.outcomes)] == list(PEOPLE["likes"])
-    with pytest.raises(InvalidValue, match=r"of column 'likes' in .* is not declared"):
+    with pytest.raises(InvalidValueError, match=r"of column 'likes' in .* is not declared"):
         from_supervised(PEOPLE, "likes=sport|news", features=FEATURES)
 
 
@@ -164,7 +164,7 @@ def test_users_and_arms_may_both_have_features() -> None:
 )
 def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"X": PEOPLE, "y": "likes", "features": FEATURES}
-    with pytest.raises(InvalidValue, match=said) as caught:
+    with pytest.raises(InvalidValueError, match=said) as caught:
         from_supervised(**given | change)
     assert "\n" not in str(caught.value)
 
@@ -180,7 +180,7 @@ def test_no_label_and_no_reward_is_a_feature() -> None:
         {**rewarded, "features": "z=0:1"},
         {**rewarded, "arm_features": "{arm}=0:1"},
     ):
-        with pytest.raises(InvalidValue, match="something else already"):
+        with pytest.raises(InvalidValueError, match="something else already"):
             kerchief.from_supervised(table, **asked)
 
 
@@ -209,11 +209,11 @@ def test_digest_covers_arrays_passed_separately(
     first, second = from_supervised(**asked), from_supervised(**asked | other)
     digest = dict(first.origin.parameters)["data_sha256"]
     assert from_supervised(**asked, sha256=digest).origin == first.origin
-    with pytest.raises(InvalidValue, match="these are not the same data"):
+    with pytest.raises(InvalidValueError, match="these are not the same data"):
         from_supervised(**asked | other, sha256=digest)
     plans = [Comparison.on(one, trusts=("none",), replicates=2) for one in (first, second)]
     Outputs.at(tmp_path, plans[0]).begin()
-    with pytest.raises(InvalidValue, match=r"holds another run .*data_sha256"):
+    with pytest.raises(InvalidValueError, match=r"holds another run .*data_sha256"):
         Outputs.at(tmp_path, plans[1])
 
 
@@ -237,7 +237,7 @@ def test_table_digest_covers_values_units_and_boundaries() -> None:
 
 
 def test_a_label_for_everyone_is_a_number() -> None:
-    with pytest.raises(InvalidValue, match="4097 different labels"):
+    with pytest.raises(InvalidValueError, match="4097 different labels"):
         from_supervised(np.zeros((4097, 1)), np.arange(4097), features="x0=0:1")
 
 
@@ -297,13 +297,13 @@ def test_a_plan_on_data_travels_to_other_processes() -> None:
 )
 def test_misfits_are_refused(change: dict[str, Any], said: str) -> None:
     world = from_supervised(PEOPLE, "likes", features=FEATURES)
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Comparison.on(world, **change)
 
 
 def test_what_is_no_world_of_data_is_refused() -> None:
     wrong: Any = kerchief.make_environment()
-    with pytest.raises(InvalidValue, match="give a world that `from_supervised` makes"):
+    with pytest.raises(InvalidValueError, match="give a world that `from_supervised` makes"):
         Comparison(data=wrong)
 
 

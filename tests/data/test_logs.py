@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.data.simulated import logged
 
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import CodecError, InvalidValueError, KerchiefError
 from kerchief.data.dsjson import read_dsjson, write_dsjson
 from kerchief.data.logs import Logs
 from kerchief.data.open_bandit import from_feedback, read_feedback, to_feedback, write_feedback
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_named_by_row_and_column(changed: Any, said: str) -> No
         **RANGE,
     }
     Logs(**good)
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Logs(**(good | changed))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tests.data.simulated import Floats, contexts, logged, means, rule, value_of
 
-from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue
+from kerchief.core.errors import BudgetExceededError, CodecError, InvalidValueError
 from kerchief.data import off_policy, value_noise
 from kerchief.data.fixed_policies import LinearModel, OneArm, UniformPlay, chances_of, read_model
 from kerchief.data.logs import Logs
@@ -183,7 +183,7 @@ def paid_before_drawn(module: Any, seen: list[str], estimator: str, mechanism: s
     assert seen == ["charged"] + ["drawn"] * sums
     assert 0.999 < ledger.spent().epsilon <= 1 + 1e-9
     assert [one.used for one in ledger.receipts] == [1]
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         module.off_policy_value(logs, OneArm(arm=0), **ask)
     assert seen.count("drawn") == sums
 
@@ -391,7 +391,7 @@ def test_only_the_first_rows_of_a_user_count(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_what_cannot_be_promised_is_refused(asked: Any, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         off_policy_value(logged(300, seed=1), OneArm(arm=0), **asked)
 
 
@@ -408,7 +408,7 @@ def test_what_cannot_be_promised_is_refused(asked: Any, said: str) -> None:
 )
 def test_misfit_policy_is_rejected_before_any_charge(policy: Any, said: str) -> None:
     ledger = MemoryLedger(PROMISE)
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         off_policy_value(logged(300, seed=1), policy, ledger=ledger)
     assert ledger.receipts == ()
 
@@ -431,7 +431,7 @@ def test_models_are_read_from_json(tmp_path: Any) -> None:
             read_model(file)
     for text in ('{"by_arm": "x"}', "{}", '{"intercepts": [1, null]}', '{"shared": [1e999]}'):
         file.write_text(text)
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             read_model(file)
 
 
@@ -471,7 +471,7 @@ def test_reward_fit_rejects_users_without_external_model() -> None:
         high=1.0,
         users=np.arange(12),
     )
-    with pytest.raises(InvalidValue, match="who came when; give a model"):
+    with pytest.raises(InvalidValueError, match="who came when; give a model"):
         off_policy_value(logs, OneArm(arm=1), estimator="dr")
 
 
@@ -486,7 +486,7 @@ def test_sum_too_large_for_its_grid_is_rejected_before_charging() -> None:
         high=1.0,
     )
     ledger = MemoryLedger(Guarantee(epsilon=1e6, delta=0.0, trust=Trust.CENTRAL, unit="row"))
-    with pytest.raises(InvalidValue, match="do not fit"):
+    with pytest.raises(InvalidValueError, match="do not fit"):
         off_policy_value(logs, OneArm(arm=0), epsilon=1e5, delta=0.0, ledger=ledger)
     assert ledger.receipts == ()
 
@@ -571,7 +571,7 @@ class NoLogs:
 def test_misfit_reward_model_is_rejected_before_any_charge(model: Any, said: str) -> None:
     ledger = MemoryLedger(PROMISE)
     ask: dict[str, Any] = {"estimator": "dr", "model": model, "ledger": ledger}
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         off_policy_value(logged(300, seed=1), OneArm(arm=0), **ask)
     assert ledger.receipts == ()
 
@@ -581,7 +581,7 @@ def test_reward_fit_beyond_memory_is_rejected_before_any_charge(
 ) -> None:
     monkeypatch.setattr("kerchief.data.reward_fits.MOST_CELLS", 100)
     ledger = MemoryLedger(PROMISE)
-    with pytest.raises(InvalidValue, match="name fewer features"):
+    with pytest.raises(InvalidValueError, match="name fewer features"):
         off_policy_value(_plain(60), OneArm(arm=0), estimator="dr", ledger=ledger)
     assert ledger.receipts == ()
 
@@ -619,6 +619,6 @@ def test_scores_of_a_row_do_not_know_how_many_others_there_are() -> None:
 def test_a_ledger_for_rows_does_not_pay_for_users() -> None:
     logs = dataclasses.replace(_plain(60), users=np.arange(60) // 2)
     with pytest.raises(
-        InvalidValue, match=r"for one row .* one user .* as these logs say who came"
+        InvalidValueError, match=r"for one row .* one user .* as these logs say who came"
     ):
         off_policy_value(logs, OneArm(arm=1), ledger=MemoryLedger(PROMISE))

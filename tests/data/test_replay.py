@@ -13,14 +13,14 @@ import pytest
 from tests.data.simulated import contexts, logged, means, rule
 
 from kerchief import Guarantee, MemoryLedger, Protection, Trust, simulate
-from kerchief.core.contracts import Arms, Clock, Environment, Opposes, Singles
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Arms, Clock, Environment, HasBestArm, OmniscientAdversary
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.data.logs import Logs
 from kerchief.data.replay import LoggedArms, Replay
 from kerchief.environments.projected import Projected
-from kerchief.experiments.data import told_of
-from kerchief.roles.arrange import arrange
+from kerchief.experiments.data import describe_data
+from kerchief.roles.protected_policy import build_protected
 
 LOGS = logged(3000, seed=1)
 REPLAYED = Replay.of(LOGS, norm=1.0)
@@ -98,10 +98,10 @@ def test_means_and_the_best_arm_are_by_inverse_propensity() -> None:
 @pytest.mark.nightly
 def test_bandits_learn_from_logs_in_the_compiled_loop() -> None:
     """What a bandit loses against one arm, it loses at first: later it is better than any arm."""
-    assert isinstance(REPLAYED, Opposes)
-    assert isinstance(REPLAYED, Singles)
+    assert isinstance(REPLAYED, OmniscientAdversary)
+    assert isinstance(REPLAYED, HasBestArm)
     world: Environment = REPLAYED
-    made = arrange("own-models", world.problem(1000), Protection(guarantee=FREE))
+    made = build_protected("own-models", world.problem(1000), Protection(guarantee=FREE))
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,
@@ -131,8 +131,8 @@ def test_replay_crosses_arm_and_user_features_in_shared_model() -> None:
 
 def test_a_projected_replay_still_knows_the_row() -> None:
     short = Projected.of(world=Replay.of(logged(50, seed=4), norm=1.0), onto=1)
-    assert isinstance(short, Singles)
-    assert isinstance(short, Opposes)
+    assert isinstance(short, HasBestArm)
+    assert isinstance(short, OmniscientAdversary)
     root, clock = Stream.of(seed=1, replicate=0), Clock(round=jnp.int32(0), since={})
     truth = short.init(root.at(WORLD))
     arms = short.opposed(truth, clock, root.at(ARMS), lambda arms: jnp.int32(0))
@@ -166,7 +166,7 @@ def test_masks_travel_with_their_rows() -> None:
     ],
 )
 def test_what_cannot_be_replayed_is_said(more: Any, asked: Any, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Replay.of(logged(50, seed=4, **more), **asked)
 
 
@@ -179,9 +179,9 @@ def test_worlds_of_logs_can_be_sent_to_other_processes() -> None:
 def test_replay_states_user_per_decision_when_logs_name_users() -> None:
     known = dataclasses.replace(LOGS, users=np.arange(LOGS.rows) % 7)
     for world, said in ((REPLAYED, False), (Replay.of(known, norm=1.0), True)):
-        assert any("stands for a user of its own" in line for line in told_of(world)) is said
+        assert any("stands for a user of its own" in line for line in describe_data(world)) is said
 
 
 def test_runs_longer_than_the_logs_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="at most 3000"):
+    with pytest.raises(InvalidValueError, match="at most 3000"):
         REPLAYED.problem(3001)

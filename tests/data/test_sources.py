@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from tests.data.simulated import logged
 
-from kerchief.core.errors import CodecError, InvalidValue, WriteFailed
+from kerchief.core.errors import CodecError, InvalidValueError, WriteError
 from kerchief.data import (
     Declaration,
     Logs,
@@ -26,7 +26,7 @@ from kerchief.data import (
     write_feedback,
     write_log_table,
 )
-from kerchief.experiments.data import told_of
+from kerchief.experiments.data import describe_data
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.runner import compare
 
@@ -106,7 +106,7 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
     logs = read_logs(tmp_path / "log.json", reward_range=(0, 1), features="x0=-1:1")
     assert logs.names == ("x0", "constant")
     empty = to_feedback(LOGS) | {"context": np.zeros((60, 0))}
-    with pytest.raises(InvalidValue, match="have none"):
+    with pytest.raises(InvalidValueError, match="have none"):
         read_logs(empty, reward_range=(0, 1), features="x0=-1:1")
 
 
@@ -136,7 +136,7 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_in_one_line(changed: Any, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said) as found:
+    with pytest.raises(InvalidValueError, match=said) as found:
         from_logs(TABLE, **(ASKED | changed))
     assert "\n" not in str(found.value)
 
@@ -148,7 +148,7 @@ def test_star_excludes_action_reward_and_user_columns() -> None:
     assert read_logs(table, **asked).names == ("age", "constant")
     users = {**table, "who": [1, 2, 1, 3]}
     assert read_logs(users, **asked, user="who").names == ("age", "constant")
-    with pytest.raises(InvalidValue, match=r"'c\*'; those that may be features are age$"):
+    with pytest.raises(InvalidValueError, match=r"'c\*'; those that may be features are age$"):
         read_logs(table, **asked | {"features": "c*"})
 
 
@@ -160,7 +160,7 @@ def test_dsjson_excludes_user_column_from_features(tmp_path: Path) -> None:
     starred = read_logs(file, **asked, features="User.*", norm=99.0)
     assert starred.names == ("User.age", "constant")
     for name in ("User.id", "User.id^a"):
-        with pytest.raises(InvalidValue, match="says who came, and is no feature then"):
+        with pytest.raises(InvalidValueError, match="says who came, and is no feature then"):
             read_logs(file, **asked, features=f"User.age,{name}", norm=99.0)
     assert "User.id^a" in read_logs(file, reward_range=(0, 1)).names
 
@@ -169,7 +169,7 @@ def test_a_star_among_bare_names_stands_for_columns_too() -> None:
     table = {**TABLE, "age*": [1, 2, 3, 4], "ages": [5, 6, 7, 8]}
     assert read_logs(table, **ASKED | {"features": "a*s,age"}).names == ("ages", "age")
     assert read_logs(table, **ASKED | {"features": "age*"}).names == ("age*",)
-    with pytest.raises(InvalidValue, match="feature 'age' is named twice"):
+    with pytest.raises(InvalidValueError, match="feature 'age' is named twice"):
         read_logs(TABLE, **ASKED | {"features": "a*,age"})
     feedback = {
         "n_rounds": 2,
@@ -187,7 +187,7 @@ def test_cut_files_change_nothing_and_are_named(tmp_path: Path) -> None:
         file = tmp_path / f"log{ending}"
         write_log_table(LOGS, file)
         file.write_bytes(file.read_bytes()[: -(20 if ending == ".csv" else 60)])
-        with pytest.raises(InvalidValue, match=r"cut off|log\.csv"):
+        with pytest.raises(InvalidValueError, match=r"cut off|log\.csv"):
             read_logs(file, reward_range=(0, 1), features="x0,x1")
 
 
@@ -198,7 +198,7 @@ def test_write_log_table_rejects_logs_it_cannot_express(tmp_path: Path) -> None:
     ):
         with pytest.raises(CodecError, match=said):
             write_log_table(logged(60, seed=5, **more), tmp_path / "log.csv")
-    with pytest.raises(InvalidValue, match=r"\.csv or \.parquet"):
+    with pytest.raises(InvalidValueError, match=r"\.csv or \.parquet"):
         write_log_table(LOGS, tmp_path / "log.txt")
     assert not list(tmp_path.iterdir())
 
@@ -212,7 +212,7 @@ def test_a_world_of_logs_is_declared_again_by_its_own_words() -> None:
     assert world.origin.clipped == 0.25
     again = from_logs(TABLE, **ASKED, least_propensity=0.5, sha256=said["data_sha256"])
     np.testing.assert_array_equal(again.contexts, world.contexts)
-    with pytest.raises(InvalidValue, match="read already"):
+    with pytest.raises(InvalidValueError, match="read already"):
         from_logs(LOGS, action="item")
 
 
@@ -242,7 +242,7 @@ def test_the_digest_covers_feedback_and_logs(name: str, changed: Any) -> None:
     assert _digest_of(other, **ranged) != digest
     logs, others = (read_logs(one, reward_range=(0, 1)) for one in (feedback, other))
     assert _digest_of(others, **asked) != _digest_of(logs, **asked)
-    with pytest.raises(InvalidValue, match="these are not the same data"):
+    with pytest.raises(InvalidValueError, match="these are not the same data"):
         from_logs(others, **asked, sha256=_digest_of(logs, **asked))
 
 
@@ -336,7 +336,7 @@ def test_declared_category_names_round_trip_through_a_file(tmp_path: Path) -> No
     [(write_log_table, "x.csv"), (write_dsjson, "x.json"), (write_feedback, "x.npz")],
 )
 def test_a_missing_folder_is_one_line(write: Any, name: str, tmp_path: Path) -> None:
-    with pytest.raises(WriteFailed, match=r"cannot be written \(No such file"):
+    with pytest.raises(WriteError, match=r"cannot be written \(No such file"):
         write(LOGS, tmp_path / "nowhere" / name)
 
 
@@ -377,13 +377,13 @@ def test_reading_logs_rejects_options_of_other_formats(
     source = to_feedback(LOGS) if form == "mapping" else tmp_path / f"log.{form}"
     (name,) = changed
     for read in (read_logs, from_logs):
-        with pytest.raises(InvalidValue, match=rf"^{name} is .*leave (it|{name}) out"):
+        with pytest.raises(InvalidValueError, match=rf"^{name} is .*leave (it|{name}) out"):
             read(source, reward_range=(0, 1), **changed)
 
 
 def test_a_norm_of_no_features_is_refused(tmp_path: Path) -> None:
     write_feedback(LOGS, tmp_path / "log.npz")
-    with pytest.raises(InvalidValue, match=r"norm is 2\.0, and no features are named"):
+    with pytest.raises(InvalidValueError, match=r"norm is 2\.0, and no features are named"):
         read_logs(tmp_path / "log.npz", reward_range=(0, 1), norm=2.0)
 
 
@@ -417,17 +417,19 @@ def test_from_logs_rejects_unused_bounds(
     """Else they would be written down, and the printed command would promise what nobody did."""
     write = {"csv": write_log_table, "json": write_dsjson, "npz": write_feedback}[form]
     write(LOGS, tmp_path / f"log.{form}")
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         from_logs(tmp_path / f"log.{form}", reward_range=(0, 1), **more)
 
 
 def test_bounds_of_logs_that_were_read_are_heard_or_refused() -> None:
-    with pytest.raises(InvalidValue, match=r"arm_norm is 2\.0, and no features of arms are read"):
+    with pytest.raises(
+        InvalidValueError, match=r"arm_norm is 2\.0, and no features of arms are read"
+    ):
         from_logs(LOGS, norm=1.0, arm_norm=2.0)
-    with pytest.raises(InvalidValue, match="these logs were read already"):
+    with pytest.raises(InvalidValueError, match="these logs were read already"):
         from_logs(LOGS, norm=1.0, intercept=0.5)
     armed = logged(60, seed=5, contexts=np.zeros((60, 0)), arm_features=np.eye(3))
-    with pytest.raises(InvalidValue, match=r"norm is 2\.0, and no features of users"):
+    with pytest.raises(InvalidValueError, match=r"norm is 2\.0, and no features of users"):
         from_logs(armed, norm=2.0, arm_norm=1.0)
 
 
@@ -468,7 +470,7 @@ def test_declared_words_say_how_many_arms_dsjson_has(said: dict[str, Any], tmp_p
     ],
 )
 def test_arms_are_declared_once(said: dict[str, Any], why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+    with pytest.raises(InvalidValueError, match=why):
         read_logs(TABLE, **(ASKED | said))
 
 
@@ -476,7 +478,7 @@ def test_arms_are_declared_once(said: dict[str, Any], why: str) -> None:
 def test_no_feature_stands_for_all_that_private_lines_have(features: Any, tmp_path: Path) -> None:
     """One user with one more feature would change how many numbers are released."""
     file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
-    with pytest.raises(InvalidValue, match="declare each feature by its whole name"):
+    with pytest.raises(InvalidValueError, match="declare each feature by its whole name"):
         read_logs(file, reward_range=(0, 1), arms=2, features=features)
 
 
@@ -519,7 +521,7 @@ def test_names_of_coordinates_never_clash(
 
 
 def test_a_feature_is_named_once() -> None:
-    with pytest.raises(InvalidValue, match="feature 'age' is named twice"):
+    with pytest.raises(InvalidValueError, match="feature 'age' is named twice"):
         read_logs(TABLE, **(ASKED | {"features": "age,age"}))
 
 
@@ -593,19 +595,19 @@ def test_description_states_arms_counted_in_a_column() -> None:
     """`kerchief plan` writes how many arms there are into a bandit's problem."""
     numbered = TABLE | {"item": [0, 1, 0, 1]}
     plain = from_logs(numbered, **(ASKED | {"action": "item"}))
-    assert any("Arms were counted in column 'item'" in one for one in told_of(plain))
+    assert any("Arms were counted in column 'item'" in one for one in describe_data(plain))
     for said in ({"action": "item=0|1"}, {"action": "item", "arms": 2}):
         declared = from_logs(numbered, **(ASKED | said))
-        assert not any("counted in" in one for one in told_of(declared))
+        assert not any("counted in" in one for one in describe_data(declared))
 
 
 def test_description_states_arms_counted_in_dsjson_lines(tmp_path: Path) -> None:
     write_dsjson(LOGS, tmp_path / "log.json")
     ask: dict[str, Any] = {"reward_range": (0, 1), "features": "x0=-1:1"}
     plain = from_logs(tmp_path / "log.json", **ask)
-    assert any("Arms were counted in the lines" in one for one in told_of(plain))
+    assert any("Arms were counted in the lines" in one for one in describe_data(plain))
     declared = from_logs(tmp_path / "log.json", action="item=a|b|c", **ask)
-    assert not any("counted in" in one for one in told_of(declared))
+    assert not any("counted in" in one for one in describe_data(declared))
     write_feedback(LOGS, tmp_path / "log.npz")
     said = from_logs(tmp_path / "log.npz", norm=1.0, reward_range=(0, 1))
-    assert not any("counted in" in one for one in told_of(said))
+    assert not any("counted in" in one for one in describe_data(said))

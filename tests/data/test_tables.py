@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.data.tables import read_table
 
 # They come without types.
@@ -108,7 +108,7 @@ def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> No
 )
 def test_files_that_are_no_tables(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(text.encode())
-    with pytest.raises(InvalidValue, match=said) as caught:
+    with pytest.raises(InvalidValueError, match=said) as caught:
         read_table(tmp_path / "x.csv")
     # Errors end up in logs, and what users are like must not.
     assert "77" not in str(caught.value)
@@ -125,7 +125,7 @@ def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
     whole, cut = _parquet(tmp_path).read_bytes(), tmp_path / "cut.parquet"
     for end in range(0, len(whole), 37):
         cut.write_bytes(whole[:end])
-        with pytest.raises(InvalidValue, match=r"cut\.parquet is no whole Parquet file"):
+        with pytest.raises(InvalidValueError, match=r"cut\.parquet is no whole Parquet file"):
             read_table(cut)
 
 
@@ -144,7 +144,7 @@ def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
 )
 def test_a_column_of_numbers_holds_numbers(column: list[Any], said: str) -> None:
     table = read_table({"x": np.array(column, object)})
-    with pytest.raises(InvalidValue, match=said) as caught:
+    with pytest.raises(InvalidValueError, match=said) as caught:
         table.numbers("x")
     # Errors end up in logs, and what users are like must not.
     assert "many" not in str(caught.value)
@@ -160,7 +160,7 @@ def test_words_are_never_missing() -> None:
     assert read_table({"x": [1.0, 2.5]}).words("x").tolist() == ["1", "2.5"]
     assert read_table({"x": [True, False]}).words("x").tolist() == ["true", "false"]
     for wrong in ([1.0, np.nan], np.array(["a", None], object), np.array(["a", " "])):
-        with pytest.raises(InvalidValue, match="row 2 of column 'x'"):
+        with pytest.raises(InvalidValueError, match="row 2 of column 'x'"):
             read_table({"x": wrong}).words("x")
 
 
@@ -180,7 +180,7 @@ def test_words_are_never_missing() -> None:
     ],
 )
 def test_what_is_no_table_is_refused(source: Any, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         read_table(source)
 
 
@@ -197,19 +197,21 @@ def test_columns_of_other_kinds_may_stand_by_but_not_be_used() -> None:
     )
     table = read_table(days)
     assert table.numbers("age").tolist() == [18.0]
-    with pytest.raises(InvalidValue, match=r"column 'day' of the table .* one number or one word"):
+    with pytest.raises(
+        InvalidValueError, match=r"column 'day' of the table .* one number or one word"
+    ):
         table.numbers("day")
     with pytest.raises(
-        InvalidValue, match=r"row 1 of column 'path' .* is neither a number nor a word"
+        InvalidValueError, match=r"row 1 of column 'path' .* is neither a number nor a word"
     ):
         table.words("path")
-    with pytest.raises(InvalidValue, match="one number or one word"):
+    with pytest.raises(InvalidValueError, match="one number or one word"):
         read_table({"a": [[1]]}).words("a")
 
 
 def test_masked_numbers_are_missing() -> None:
     masked = np.ma.masked_greater(np.array([[20.0], [50.0], [85.0]]), 80)
-    with pytest.raises(InvalidValue, match="row 3 of column 'x0' in the table is missing"):
+    with pytest.raises(InvalidValueError, match="row 3 of column 'x0' in the table is missing"):
         read_table(masked).numbers("x0")
     assert read_table(np.ma.array([[20.0]])).numbers("x0").tolist() == [20.0]
 
@@ -244,9 +246,9 @@ def test_numbers_of_other_libraries_are_words(values: list[Any], words: list[str
 def test_values_that_are_there_are_not_called_missing(value: object) -> None:
     column = np.empty(2, object)
     column[0], column[1] = "a", value
-    with pytest.raises(InvalidValue, match=r"row 2 of .* is neither a number nor a word"):
+    with pytest.raises(InvalidValueError, match=r"row 2 of .* is neither a number nor a word"):
         read_table({"a": column}).words("a")
-    with pytest.raises(InvalidValue, match=r"row 2 of .* is neither a number nor a word"):
+    with pytest.raises(InvalidValueError, match=r"row 2 of .* is neither a number nor a word"):
         read_table({"a": column}).numbers("a")
 
 
@@ -261,7 +263,7 @@ class NotADay(date):
 
 def test_days_that_are_missing_are_missing() -> None:
     days = np.array([NotADay(2020, 1, 1), "a"], object)
-    with pytest.raises(InvalidValue, match="row 1 of column 'a' in the table is missing"):
+    with pytest.raises(InvalidValueError, match="row 1 of column 'a' in the table is missing"):
         read_table({"a": days}).words("a")
 
 
@@ -274,7 +276,7 @@ def test_values_that_are_not_there_are_called_missing(value: object) -> None:
     column = np.empty(2, object)
     column[0], column[1] = 1.5, value
     for read in (read_table({"a": column}).words, read_table({"a": column}).numbers):
-        with pytest.raises(InvalidValue, match="row 2 of column 'a' in the table is missing"):
+        with pytest.raises(InvalidValueError, match="row 2 of column 'a' in the table is missing"):
             read("a")
 
 
@@ -289,12 +291,12 @@ def test_masked_values_of_named_columns_are_missing() -> None:
     )
     table = read_table(given)
     assert table.numbers("b").tolist() == [2.5, 3.5]
-    with pytest.raises(InvalidValue, match="row 2 of column 'a' in the table is missing"):
+    with pytest.raises(InvalidValueError, match="row 2 of column 'a' in the table is missing"):
         table.numbers("a")
 
 
 def test_two_columns_of_a_mapping_have_two_names() -> None:
-    with pytest.raises(InvalidValue, match="the table has two columns called '1'; rename one"):
+    with pytest.raises(InvalidValueError, match="the table has two columns called '1'; rename one"):
         read_table({1: [1, 2], "1": [3, 4]})  # type: ignore[dict-item]
 
 
@@ -303,7 +305,9 @@ def test_a_query_that_fails_is_one_line_without_values() -> None:
         pl.DataFrame({"a": ["secret"]}).lazy().select(pl.col("b")),
         pl.DataFrame({"a": ["secret"]}).lazy().select(pl.col("a").cast(pl.Int64)),
     ):
-        with pytest.raises(InvalidValue, match=r"the frame of the table cannot be read") as caught:
+        with pytest.raises(
+            InvalidValueError, match=r"the frame of the table cannot be read"
+        ) as caught:
             read_table(query)
         assert "secret" not in str(caught.value)
 
@@ -320,16 +324,18 @@ def test_a_query_that_fails_is_one_line_without_values() -> None:
 )
 def test_missing_values_of_frames_are_missing(frame: Any) -> None:
     table = read_table(frame)
-    with pytest.raises(InvalidValue, match="row 2 of column 'x' in the table is missing"):
+    with pytest.raises(InvalidValueError, match="row 2 of column 'x' in the table is missing"):
         table.numbers("x")
     for name in ("x", "flag", "plan"):
-        with pytest.raises(InvalidValue, match=f"row 2 of column '{name}' in the table is missing"):
+        with pytest.raises(
+            InvalidValueError, match=f"row 2 of column '{name}' in the table is missing"
+        ):
             table.words(name)
 
 
 def test_columns_of_pandas_with_one_name_are_refused() -> None:
     frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    with pytest.raises(InvalidValue, match=r"two columns .* rename one"):
+    with pytest.raises(InvalidValueError, match=r"two columns .* rename one"):
         read_table(frame)
 
 
@@ -355,5 +361,5 @@ def test_names_in_a_heading_are_stripped_as_values_are(tmp_path: Path) -> None:
 
 def test_two_names_that_differ_in_spaces_are_one(tmp_path: Path) -> None:
     pl.DataFrame({"age": [20], " age": [30]}).write_parquet(tmp_path / "x.parquet")
-    with pytest.raises(InvalidValue, match="two columns called 'age'"):
+    with pytest.raises(InvalidValueError, match="two columns called 'age'"):
         read_table(tmp_path / "x.parquet")

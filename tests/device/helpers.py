@@ -113,7 +113,7 @@ def model(of: Task, *, length: int = 1, head: bytes = bytes(32), version: int = 
 
 
 def status(of: Task, *, label: int = 0, state: str = "running") -> Status:
-    """What the middle says."""
+    """What the aggregator says."""
     return Status(task=of.id, state=state, epoch=3, label=label)
 
 

@@ -31,15 +31,15 @@ from tests.device.test_randomize import BITS, GAUSSIAN, LAPLACE, SHORTLIST
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import Device, Pending, constant_time, record
-from kerchief_device.own import own_size
+from kerchief_device.disjoint_models import own_size
 from kerchief_device.record import RULE
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Bits, Coins, Floats, Noise, Rounded, Shortlist, Statistic
-from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Program, Task
+from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Program, Task
 
 Operations = list[tuple[Any, ...]]
 SURPRISED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=RULE)
-OWN = OwnModels(
+OWN = DisjointModels(
     dim=2,
     arms=4,
     norm=1.0,
@@ -58,7 +58,7 @@ def _linked(link: str, **more: Any) -> Optimist:
     return dataclasses.replace(program, largest_score=4.0, **more)
 
 
-PROGRAMS: dict[str, Optimist | OwnModels] = {
+PROGRAMS: dict[str, Optimist | DisjointModels] = {
     "linear": OPTIMIST,
     **{link: _linked(link) for link in ("logistic", "probit", "poisson")},
     "surprised": SURPRISED,
@@ -153,7 +153,7 @@ def _differs(one: Operations, other: Operations) -> str:
 
 def _task(program: Program, noise: Noise) -> Task:
     """A task of this noise, with as many numbers as the program reports."""
-    size = own_size(program) if isinstance(program, OwnModels) else 5
+    size = own_size(program) if isinstance(program, DisjointModels) else 5
     labels = 0
     match noise:
         case Statistic() | Rounded() | Shortlist():
@@ -168,10 +168,10 @@ def _task(program: Program, noise: Noise) -> Task:
 def _model(of: Task, matrix: Any, vector: Any) -> Model:
     """A posted model whose arrays all are this matrix and this vector."""
     program = of.program
-    assert isinstance(program, Optimist | OwnModels)
+    assert isinstance(program, Optimist | DisjointModels)
     matrix, vector = np.array(matrix, np.float64), np.array(vector, np.float64)
     arrays: dict[str, Any] = {"estimate": vector, "sample": matrix}
-    if isinstance(program, OwnModels):
+    if isinstance(program, DisjointModels):
         arms, dim = program.arms, program.dim
         arrays = {"estimate": np.zeros((arms, dim)), "sample": np.zeros((arms, dim, dim))}
         arrays["sample"][:, :2, :2] = matrix
@@ -206,7 +206,7 @@ class Visits:
     ) -> Operations:
         """Those of a report on a visit in which the first row was played."""
         program = self.task.program
-        assert isinstance(program, Optimist | OwnModels)
+        assert isinstance(program, Optimist | DisjointModels)
         self._bytes = Bytes(f"id {next(self._ids)}")
         features = np.array([[*row, *[0.5] * (program.dim - 2)]]) / math.sqrt(program.dim - 1)
         id = self.device.decide(_model(self.task, matrix, vector), features).id

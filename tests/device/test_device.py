@@ -31,11 +31,11 @@ from tests.vectors.bytes_of import Bytes
 from kerchief_device import Budget, Device, Pending
 from kerchief_device.record import RULE
 from kerchief_wire.errors import (
-    BudgetExceeded,
+    BudgetExceededError,
     CodecError,
-    InvalidValue,
+    InvalidValueError,
     KerchiefError,
-    Refused,
+    RejectedError,
 )
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Floats, OneBit
@@ -101,7 +101,7 @@ def test_a_report_waits_for_its_time_reward_or_not() -> None:
     device = Device(SLOW, clock=clock, source=Bytes("j"))
     ids = [device.decide(model(SLOW), ROWS).id for _ in range(20)]
     device.reward(ids[0], 1.0)
-    with pytest.raises(InvalidValue, match="is due in 1"):
+    with pytest.raises(InvalidValueError, match="is due in 1"):
         device.report(ids[0], status(SLOW))
     assert device.due() == device.due(1099.9) == ()
     some = device.due(1125.0)
@@ -121,7 +121,7 @@ def test_a_report_is_made_once(tmp_path: Path) -> None:
     assert again.report(decision.id, status(shuffled, state="closed")) == data
     device.refused(decision.id)
     for one in (device, again):
-        with pytest.raises(InvalidValue, match="no decision"):
+        with pytest.raises(InvalidValueError, match="no decision"):
             one.report(decision.id, status(shuffled))
 
 
@@ -132,14 +132,14 @@ def test_labels_decide_the_coins_in_one_process() -> None:
         decision = device.decide(model(shuffled), ROWS)
         data = device.report(decision.id, status(shuffled, label=label))
         assert Report.read(data, shuffled).label == label
-    with pytest.raises(InvalidValue, match="label 2"):
+    with pytest.raises(InvalidValueError, match="label 2"):
         device.report(device.decide(model(shuffled), ROWS).id, status(shuffled, label=2))
 
 
 def test_closed_task_rejects_report_and_record_can_be_dropped() -> None:
     device = Device(TASK)
     decision = device.decide(model(TASK), ROWS)
-    with pytest.raises(Refused, match="takes no reports") as fault:
+    with pytest.raises(RejectedError, match="takes no reports") as fault:
         device.report(decision.id, status(TASK, state="closed"))
     assert fault.value.word == "over"
     assert device.due() == (decision.id,)
@@ -176,14 +176,14 @@ def test_arms_may_have_names_and_be_fewer() -> None:
 )
 def test_features_out_of_bounds_are_refused(features: Any, words: str) -> None:
     device = Device(TASK)
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         device.decide(model(TASK), features)
     assert device.due() == ()
 
 
 @pytest.mark.parametrize("allowed", [[True], [1, 1, 1], [False] * 3, "abc"])
 def test_masks_out_of_bounds_are_refused(allowed: Any) -> None:
-    with pytest.raises(InvalidValue, match="give 3 booleans"):
+    with pytest.raises(InvalidValueError, match="give 3 booleans"):
         Device(TASK).decide(model(TASK), ROWS, allowed)
 
 
@@ -191,7 +191,7 @@ def test_masks_out_of_bounds_are_refused(allowed: Any) -> None:
 def test_rewards_out_of_bounds_are_refused(value: Any) -> None:
     device = Device(TASK)
     decision = device.decide(model(TASK), ROWS)
-    with pytest.raises(InvalidValue, match=r"it must be 0\.0 to 1\.0"):
+    with pytest.raises(InvalidValueError, match=r"it must be 0\.0 to 1\.0"):
         device.reward(decision.id, value)
     assert device.reward(decision.id, np.float32(0.5))
 
@@ -200,14 +200,16 @@ def test_rewards_out_of_bounds_are_refused(value: Any) -> None:
 def test_unknown_ids_are_refused(id: Any) -> None:
     device = Device(TASK)
     for step in (lambda: device.reward(id, 1.0), lambda: device.report(id, status(TASK))):
-        with pytest.raises(InvalidValue, match=r"the id is|no decision"):
+        with pytest.raises(InvalidValueError, match=r"the id is|no decision"):
             step()
 
 
 def test_a_chain_that_cannot_be_does_not_shut_a_device_out() -> None:
     device = Device(TASK)
     for length in (2**40, -1):
-        with pytest.raises(InvalidValue, match=f"chain of {length} lines; this task's has at most"):
+        with pytest.raises(
+            InvalidValueError, match=f"chain of {length} lines; this task's has at most"
+        ):
             device.decide(model(TASK, length=length), ROWS)
     assert device.due() == ()
     device.decide(model(TASK, length=8), ROWS)
@@ -217,10 +219,10 @@ def test_a_chain_that_cannot_be_does_not_shut_a_device_out() -> None:
 
 def test_models_and_statuses_of_another_task_are_refused() -> None:
     device = Device(TASK)
-    with pytest.raises(InvalidValue, match="fetch that task's model"):
+    with pytest.raises(InvalidValueError, match="fetch that task's model"):
         device.decide(model(SLOW), ROWS)
     decision = device.decide(model(TASK), ROWS)
-    with pytest.raises(InvalidValue, match="fetch that task's status"):
+    with pytest.raises(InvalidValueError, match="fetch that task's status"):
         device.report(decision.id, status(SLOW))
 
 
@@ -242,7 +244,7 @@ def test_models_out_of_bounds_are_refused(name: str, array: NDArray[Any] | None)
         del arrays[name]
     else:
         arrays[name] = Numbers.of(array)
-    with pytest.raises(InvalidValue, match=f"the model's {name}"):
+    with pytest.raises(InvalidValueError, match=f"the model's {name}"):
         Device(TASK).decide(dataclasses.replace(given, arrays=arrays), ROWS)
 
 
@@ -254,7 +256,7 @@ def test_a_model_with_more_arrays_is_refused_before_it_is_stored(
     big = Numbers.of(np.zeros(2**18))
     more = dataclasses.replace(given, arrays={**given.arrays, "more" * 1000: big})
     device = Device(TASK, pending=Pending(path if stored else None))
-    with pytest.raises(InvalidValue, match="has 4 arrays; its task uses 3") as refusal:
+    with pytest.raises(InvalidValueError, match="has 4 arrays; its task uses 3") as refusal:
         device.decide(more, ROWS)
     assert len(str(refusal.value)) < 200
     assert device.due(1e12) == ()
@@ -339,7 +341,7 @@ def test_a_clock_without_a_finite_number_is_refused(time: Any) -> None:
         lambda: device.due(),
         lambda: device.report(id, status(SLOW)),
     ):
-        with pytest.raises(InvalidValue, match="the clock gives no finite number"):
+        with pytest.raises(InvalidValueError, match="the clock gives no finite number"):
             step()
     clock.now = 2000.0
     assert device.due() == (id,)
@@ -442,7 +444,7 @@ def test_missing_weight_array_of_model_is_named(name: str) -> None:
     own = task(program=REWEIGHED)
     given = _weighing(own, np.eye(2))
     less = {one: array for one, array in given.arrays.items() if one != name}
-    with pytest.raises(InvalidValue, match=f"the model's {name}"):
+    with pytest.raises(InvalidValueError, match=f"the model's {name}"):
         Device(own).decide(dataclasses.replace(given, arrays=less), ROWS)
 
 
@@ -454,14 +456,14 @@ def test_missing_weight_array_of_model_is_named(name: str) -> None:
     ],
 )
 def test_only_guesses_are_reweighed(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue, match="only what is guessed reweighed"):
+    with pytest.raises(InvalidValueError, match="only what is guessed reweighed"):
         Device(task(program=dataclasses.replace(REWEIGHED, **change)))
 
 
 @pytest.mark.parametrize("rule", [-1, 1, RULE - 1, RULE + 1])
 def test_surprises_by_another_rule_are_refused(rule: int) -> None:
     said = f"of this task are reported by rule {rule}, and those of this device by rule {RULE}"
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Device(task(program=dataclasses.replace(REWEIGHED, reweighed=rule)))
 
 
@@ -493,15 +495,15 @@ def test_a_budget_is_charged_with_the_report() -> None:
     ids = [device.asked(bytes([n]) * 16) for n in range(3)]
     for id in ids[:2]:
         assert device.report(id, status(local)) == device.report(id, status(local))
-    with pytest.raises(BudgetExceeded, match="no report was made"):
+    with pytest.raises(BudgetExceededError, match="no report was made"):
         device.report(ids[2], status(local))
     assert device.spent() == (2.0, 0.0)
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         device.report(ids[2], status(local))
 
 
 def test_a_budget_is_for_local_trust() -> None:
-    with pytest.raises(InvalidValue, match="leave the budget out"):
+    with pytest.raises(InvalidValueError, match="leave the budget out"):
         Device(TASK, budget=Budget(epsilon=1.0))
 
 
@@ -517,7 +519,7 @@ def test_a_question_is_answered_once() -> None:
     device.arrived(id)
     device.asked(question)
     for step in (lambda: device.report(id, status(local)), lambda: device.reward(id, [0.5])):
-        with pytest.raises(InvalidValue, match="no decision"):
+        with pytest.raises(InvalidValueError, match="no decision"):
             step()
 
 
@@ -532,17 +534,17 @@ def test_answers_follow_the_losses() -> None:
         assert Report.read(device.report(id, status(local)), local).numbers == [bit]
     id = device.asked(b"q" * 16)
     for wrong in ([1.0], [1.0, np.nan], 1.0):
-        with pytest.raises(InvalidValue, match="each of the 2 questions"):
+        with pytest.raises(InvalidValueError, match="each of the 2 questions"):
             device.reward(id, wrong)
 
 
 def test_questions_and_decisions_are_not_mixed_up() -> None:
-    with pytest.raises(InvalidValue, match="only a task that asks"):
+    with pytest.raises(InvalidValueError, match="only a task that asks"):
         Device(TASK).asked(bytes(16))
     local = asking()
-    with pytest.raises(InvalidValue, match="call asked"):
+    with pytest.raises(InvalidValueError, match="call asked"):
         Device(local).decide(model(local), ROWS)
-    with pytest.raises(InvalidValue, match="16 bytes"):
+    with pytest.raises(InvalidValueError, match="16 bytes"):
         Device(local).asked(b"short")
 
 
@@ -559,7 +561,7 @@ class Plugged:
 
 def test_other_policies_plug_in_their_code() -> None:
     whole = task(program=Library())
-    with pytest.raises(InvalidValue, match="was not made light; give code"):
+    with pytest.raises(InvalidValueError, match="was not made light; give code"):
         Device(whole)
     device = Device(whole, code=Plugged())
     decision = device.decide(model(whole, version=1), ROWS * 2, allowed=[True, True, False])
@@ -567,7 +569,7 @@ def test_other_policies_plug_in_their_code() -> None:
     device.reward(decision.id, 0.5)
     found = numbers(device, device.report(decision.id, status(whole)))
     assert found == pytest.approx([0.0, 0.5, 0.5, 1.0, 0.0])
-    with pytest.raises(InvalidValue, match="not finite"):
+    with pytest.raises(InvalidValueError, match="not finite"):
         device.decide(model(whole), ROWS * np.nan)
 
 
@@ -585,7 +587,7 @@ def test_other_policies_plug_in_their_code() -> None:
     ],
 )
 def test_tasks_that_do_not_fit_are_refused(wrong: Task) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Device(wrong)
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from kerchief_device.file_rows import FileRows
-from kerchief_device.pending import Bill, Budget, Cost, Pending, Posted, Row
-from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, StoreFailed
+from kerchief_device.pending import Bill, Budget, Cost, Pending, PostedModel, Row
+from kerchief_wire.errors import BudgetExceededError, FencedError, InvalidValueError, StoreError
 
 TASK, OTHER = b"t" * 32, b"o" * 32
 ID = b"i" * 16
@@ -39,7 +39,7 @@ def decided(store: Pending, id: bytes = ID, due: float = 0.0) -> None:
         TASK,
         due=due,
         version=1,
-        model=Posted.stored(b"m", b"the model"),
+        model=PostedModel.stored(b"m", b"the model"),
         chain=(1, b"h"),
         features=SECRET,
     )
@@ -80,7 +80,7 @@ def test_decision_moves_from_due_to_rewarded_to_encoded(store: Pending) -> None:
     store.gone(ID, TASK)
     store.gone(ID, TASK)
     assert store.due(TASK, 9.0) == ()
-    with pytest.raises(InvalidValue, match="no decision 6969"):
+    with pytest.raises(InvalidValueError, match="no decision 6969"):
         store.encoded(ID, TASK, report)
 
 
@@ -88,7 +88,7 @@ def test_tasks_are_apart(store: Pending) -> None:
     decided(store)
     assert store.due(OTHER, 1.0) == ()
     for step in (store.row, lambda id, task: store.rewarded(id, task, 1.0)):
-        with pytest.raises(InvalidValue, match="no decision"):
+        with pytest.raises(InvalidValueError, match="no decision"):
             step(ID, OTHER)
     store.gone(ID, OTHER)
     assert store.row(ID, TASK).state == "decided"
@@ -115,12 +115,12 @@ def test_a_step_that_fails_leaves_the_chain_and_the_charges(store: Pending) -> N
     def fails(row: Row) -> bytes:
         raise ValueError("by accident")
 
-    with pytest.raises(StoreFailed, match="by accident"):
+    with pytest.raises(StoreError, match="by accident"):
         store.encoded(ID, TASK, fails, bill=(Cost(1.0, 0.0), None))
     assert store.spent() == (0.0, 0.0)
-    with pytest.raises(Fenced, match="another chain of 1;"):
+    with pytest.raises(FencedError, match="another chain of 1;"):
         store.decided(b"j" * 16, TASK, due=0.0, chain=(1, b"other"))
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         store.row(b"j" * 16, TASK)
 
 
@@ -143,13 +143,13 @@ def test_a_store_moves_into_a_file(store: Pending, tmp_path: Path) -> None:
     assert moved.spent() == store.spent() == (0.5, 1e-6)
     decided(moved, b"d" * 16)
     assert len(moved.due(TASK, 9.0)) == 3
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         moved.decided(b"k" * 16, TASK, due=0.0, chain=(0, b"h"))
 
 
 def test_a_closed_store_says_so(store: Pending) -> None:
     store.close()
-    with pytest.raises(StoreFailed, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         store.spent()
 
 
@@ -164,18 +164,18 @@ def test_a_budget_pays_until_it_is_spent(store: Pending) -> None:
     def never(row: Row) -> bytes:
         raise AssertionError("nothing may be drawn")
 
-    with pytest.raises(BudgetExceeded, match=r"epsilon 1 and delta 1e-05 are spent"):
+    with pytest.raises(BudgetExceededError, match=r"epsilon 1 and delta 1e-05 are spent"):
         store.encoded(bytes([10]) * 16, TASK, never, bill=bill)
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         store.row(bytes([10]) * 16, TASK)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         store.encoded(bytes([11]) * 16, TASK, report, bill=(Cost(0.0, 1e-6), bill[1]))
     assert store.spent() == pytest.approx((1.0, 1e-5))
 
 
 @pytest.mark.parametrize("wrong", [(-1.0, 0.0), (1.0, -0.1), (1.0, 1.0), (float("nan"), 0.0)])
 def test_budgets_have_bounds(wrong: tuple[float, float]) -> None:
-    with pytest.raises(InvalidValue, match="the budget is"):
+    with pytest.raises(InvalidValueError, match="the budget is"):
         Budget(epsilon=wrong[0], delta=wrong[1])
 
 
@@ -183,9 +183,9 @@ def test_shorter_and_other_chains_are_refused(store: Pending) -> None:
     store.decided(ID, TASK, due=0.0, chain=(5, b"h"))
     store.decided(b"j" * 16, TASK, due=0.0, chain=(5, b"h"))
     for chain in ((4, b"h"), (5, b"g")):
-        with pytest.raises(Fenced, match="another chain of 5;"):
+        with pytest.raises(FencedError, match="another chain of 5;"):
             store.decided(b"k" * 16, TASK, due=0.0, chain=chain)
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         store.row(b"k" * 16, TASK)
     store.decided(b"l" * 16, OTHER, due=0.0, chain=(1, b"g"))
     store.decided(b"k" * 16, TASK, due=0.0, chain=(6, b"g"))
@@ -204,7 +204,7 @@ def test_forgetting_a_chain_keeps_everything_else(store: Pending) -> None:
     assert store.spent() == (0.5, 1e-6)
     decided(store, b"k" * 16)
     assert store.due(TASK, 1.0) == (ID, b"l" * 16)
-    with pytest.raises(Fenced, match="another chain of 7;"):
+    with pytest.raises(FencedError, match="another chain of 7;"):
         store.decided(b"m" * 16, OTHER, due=0.0, chain=(1, b"h"))
 
 
@@ -226,7 +226,7 @@ def test_ids_of_two_tasks_do_not_meet(store: Pending) -> None:
 def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "old.db")) as old:
         old.execute("CREATE TABLE decisions (id BLOB PRIMARY KEY, task BLOB NOT NULL)")
-    with pytest.raises(StoreFailed, match="written by another version of kerchief"):
+    with pytest.raises(StoreError, match="written by another version of kerchief"):
         Pending(tmp_path / "old.db")
 
 
@@ -235,7 +235,7 @@ def test_answered_query_is_remembered_without_its_record(store: Pending) -> None
     store.gone(ID, TASK, remember=True)
     decided(store)
     assert store.due(TASK, 1.0) == ()
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         store.encoded(ID, TASK, report)
 
 
@@ -279,7 +279,7 @@ def test_a_store_survives(tmp_path: Path) -> None:
     second = Pending(tmp_path / "d.db")
     assert second.encoded(ID, TASK, report) == sent
     assert second.spent() == (0.5, 0.0)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         second.decided(b"k" * 16, TASK, due=0.0, chain=(0, b"h"))
 
 
@@ -359,7 +359,7 @@ def test_a_row_shows_nothing_raw(store: Pending) -> None:
 
 def test_a_forked_store_is_refused(store: Pending, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_process", os.getpid() + 1)
-    with pytest.raises(InvalidValue, match="open it in this one"):
+    with pytest.raises(InvalidValueError, match="open it in this one"):
         store.spent()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.projection import Projection
 
 WIDE = Projection(dim=60, onto=12, norm=2.0)
@@ -92,10 +92,10 @@ def test_no_features_are_longer_than_the_norm(constant: bool) -> None:
     ],
 )
 def test_what_is_no_projection_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Projection(**{"dim": 60, "onto": 12, "norm": 2.0, **wrong})
 
 
 def test_features_of_another_length_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="59 features; the projection takes 60"):
+    with pytest.raises(InvalidValueError, match="59 features; the projection takes 60"):
         WIDE.apply(np.zeros((3, 59)))

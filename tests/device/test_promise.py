@@ -36,7 +36,7 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import deploy
 from kerchief_device.promise import check, sensitivity
 from kerchief_device.record import RULE
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.noise import Bits, Coins, Noise, Rounded
 from kerchief_wire.task import Library, Optimist, Program, Task
 
@@ -70,7 +70,7 @@ def test_coins_keep_the_guarantee_and_no_more() -> None:
     assert 0.99 < found.epsilon <= 1
     assert found.epsilon == pytest.approx(epsilon_at([exact.event()], 1e-5), rel=1e-6)
     with pytest.raises(
-        InvalidValue, match=r"epsilon 0\.9 at delta 1e-05, but its noise keeps 0\.99"
+        InvalidValueError, match=r"epsilon 0\.9 at delta 1e-05, but its noise keeps 0\.99"
     ):
         check(wide(noise, 0.9, needs=(300, 357)))
 
@@ -81,9 +81,9 @@ def test_gaussian_and_laplace_keep_the_guarantee_and_no_more() -> None:
         found = check(wide(noise))
         assert 0.999 < found.epsilon <= 1
         assert found.delta == delta
-        with pytest.raises(InvalidValue, match=r"promises epsilon 0\.99"):
+        with pytest.raises(InvalidValueError, match=r"promises epsilon 0\.99"):
             check(wide(noise, 0.99))
-    with pytest.raises(InvalidValue, match="keeps inf"):
+    with pytest.raises(InvalidValueError, match="keeps inf"):
         check(wide(gaussian, delta=0.0))
 
 
@@ -102,10 +102,10 @@ def test_shortlist_keeps_the_guarantee_and_no_more() -> None:
     found = check(wide(noise))
     assert found.epsilon == pytest.approx(simulated.exact().event().epsilon, rel=1e-12)
     assert found.delta == 0
-    with pytest.raises(InvalidValue, match="keeps 1 only"):
+    with pytest.raises(InvalidValueError, match="keeps 1 only"):
         check(wide(noise, 0.999))
     likelier = dataclasses.replace(noise, units=noise.units + 2**26)
-    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+    with pytest.raises(InvalidValueError, match="promises epsilon 1 "):
         check(wide(likelier))
 
 
@@ -116,10 +116,10 @@ def test_compass_keeps_the_guarantee_and_no_more() -> None:
     assert found.epsilon == pytest.approx(simulated.exact().event().epsilon, rel=1e-12)
     assert 0.999 < found.epsilon <= 1
     assert found.delta == 0
-    with pytest.raises(InvalidValue, match="keeps 1 only"):
+    with pytest.raises(InvalidValueError, match="keeps 1 only"):
         check(reporting(noise, 0.999))
     likelier = dataclasses.replace(noise, units=noise.units + 2**26)
-    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+    with pytest.raises(InvalidValueError, match="promises epsilon 1 "):
         check(reporting(likelier))
 
 
@@ -134,7 +134,7 @@ def test_noise_on_residuals_keeps_the_guarantee_and_no_more(mechanism: str) -> N
     assert 0.999 < found.epsilon <= 1
     assert found.delta == (1e-5 if mechanism == "gaussian" else 0.0)
     less = dataclasses.replace(made.task.program, balance=1.01 * made.task.program.balance)
-    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+    with pytest.raises(InvalidValueError, match="promises epsilon 1 "):
         check(dataclasses.replace(made.task, program=less))
 
 
@@ -162,13 +162,13 @@ def test_a_compass_that_does_not_fit_is_refused(field: str, value: Any, word: st
     rounded = dataclasses.replace(COMPASS, pull=0.5 * (1 + 1e-9))
     assert check(task(rounded, trust="local", program=SURPRISING)).recomputed
     other: Any = {field: value}
-    with pytest.raises(InvalidValue, match=word):
+    with pytest.raises(InvalidValueError, match=word):
         check(task(dataclasses.replace(COMPASS, **other), trust="local", program=SURPRISING))
 
 
 def test_a_compass_of_another_dimension_is_refused() -> None:
     longer = dataclasses.replace(COMPASS, dim=3)
-    with pytest.raises(InvalidValue, match="is for 3 dimensions"):
+    with pytest.raises(InvalidValueError, match="is for 3 dimensions"):
         check(task(longer, trust="local", program=SURPRISING))
 
 
@@ -177,7 +177,9 @@ def test_a_compass_of_another_dimension_is_refused() -> None:
 )
 @pytest.mark.parametrize("trust", ["local", "joint"])
 def test_a_compass_is_for_surprises(other: Program, trust: str) -> None:
-    with pytest.raises(InvalidValue, match=f"and the program '{other.kind}' of this task reports"):
+    with pytest.raises(
+        InvalidValueError, match=f"and the program '{other.kind}' of this task reports"
+    ):
         check(task(COMPASS, trust=trust, program=other))
     assert check(task(COMPASS, trust="local", program=Library())).epsilon < 1
 
@@ -185,37 +187,37 @@ def test_a_compass_is_for_surprises(other: Program, trust: str) -> None:
 def test_one_bit_keeps_the_guarantee_and_no_more() -> None:
     found = check(asking())
     assert found.epsilon == pytest.approx(2 * math.atanh(ONE_BIT.bias / 2**31))
-    with pytest.raises(InvalidValue, match=r"promises epsilon 0\.99"):
+    with pytest.raises(InvalidValueError, match=r"promises epsilon 0\.99"):
         check(asking(epsilon=0.99))
 
 
 def test_the_sensitivity_is_the_programs_own() -> None:
     assert check(task(COINS, trust="shuffle", needs=NEEDS)).epsilon < 1
     larger = dataclasses.replace(OPTIMIST, response_high=2.0)
-    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+    with pytest.raises(InvalidValueError, match="promises epsilon 1 "):
         check(task(COINS, trust="shuffle", needs=NEEDS, program=larger))
 
 
 def test_too_few_coins_make_no_task() -> None:
     fewer = dataclasses.replace(COINS, coins=(78399, 39200))
-    with pytest.raises(InvalidValue, match="fewer than the 7840000"):
+    with pytest.raises(InvalidValueError, match="fewer than the 7840000"):
         task(fewer, trust="shuffle", needs=NEEDS)
 
 
 def test_cohorts_have_no_more_users_than_sums_have_room_for() -> None:
-    with pytest.raises(InvalidValue, match=r"1100 users, and horizon is 1000"):
+    with pytest.raises(InvalidValueError, match=r"1100 users, and horizon is 1000"):
         task(COINS, trust="shuffle", needs=(100, 1000))
 
 
 def test_too_few_coins_for_any_proof_are_rejected() -> None:
     few = dataclasses.replace(COINS, scale=4, coins=(1, 1))
-    with pytest.raises(InvalidValue, match="keeps inf"):
+    with pytest.raises(InvalidValueError, match="keeps inf"):
         check(task(few, trust="shuffle", needs=NEEDS, epsilon=100.0))
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
 def test_noiseless_task_is_rejected_under_local_and_shuffle_dp(trust: str) -> None:
-    with pytest.raises(InvalidValue, match="without noise"):
+    with pytest.raises(InvalidValueError, match="without noise"):
         check(task(GRID, trust=trust))
     assert not check(task(GRID, trust="central")).recomputed
 
@@ -223,13 +225,13 @@ def test_noiseless_task_is_rejected_under_local_and_shuffle_dp(trust: str) -> No
 @pytest.mark.parametrize("noise", [COINS, Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))])
 def test_noise_that_hides_only_sums_is_rejected_under_local_dp(noise: Noise) -> None:
     assert check(task(noise, trust="shuffle", needs=NEEDS)).epsilon <= 1
-    with pytest.raises(InvalidValue, match="under local trust others see it alone"):
+    with pytest.raises(InvalidValueError, match="under local trust others see it alone"):
         check(task(noise, trust="local", needs=NEEDS))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-5.0, 1e-5), (1.0, -1e-5), (1.0, 1.0)])
 def test_task_rejects_guarantee_out_of_range(epsilon: float, delta: float) -> None:
-    with pytest.raises(InvalidValue, match="promise at least 0, and a delta below 1"):
+    with pytest.raises(InvalidValueError, match="promise at least 0, and a delta below 1"):
         task(epsilon=epsilon, delta=delta)
 
 
@@ -254,16 +256,16 @@ def test_bits_and_library_programs_are_not_recomputed() -> None:
     ],
 )
 def test_noise_that_is_none_is_refused(noise: Noise, word: str) -> None:
-    with pytest.raises(InvalidValue, match=word):
+    with pytest.raises(InvalidValueError, match=word):
         check(task(noise, trust="local", program=ANSWERING))
 
 
 def test_more_work_than_a_device_does_is_refused() -> None:
     many = dataclasses.replace(COINS, coins=(2**31, 2**31))
-    with pytest.raises(InvalidValue, match="coins"):
+    with pytest.raises(InvalidValueError, match="coins"):
         check(task(many, trust="shuffle", needs=NEEDS))
     noise, _ = shortlist()
-    with pytest.raises(InvalidValue, match="candidates"):
+    with pytest.raises(InvalidValueError, match="candidates"):
         check(wide(dataclasses.replace(noise, candidates=2**20)))
 
 
@@ -272,10 +274,10 @@ def test_several_queries_cost_what_they_cost_together() -> None:
     both = dataclasses.replace(
         one, queries=("a", "b"), noise=(ONE_BIT, ONE_BIT), promise=one.promise
     )
-    with pytest.raises(InvalidValue, match=r"keeps 1\.99"):
+    with pytest.raises(InvalidValueError, match=r"keeps 1\.99"):
         check(both)
     (gaussian, *_) = next(one for one in noises() if isinstance(one[0], Rounded))
     single = wide(gaussian)
     pair = dataclasses.replace(single, queries=("a", "b"), noise=(gaussian, gaussian))
-    with pytest.raises(InvalidValue, match=r"keeps 1\.4"):
+    with pytest.raises(InvalidValueError, match=r"keeps 1\.4"):
         check(pair)

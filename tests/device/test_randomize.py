@@ -16,7 +16,7 @@ from tests.vectors.bytes_of import Bytes
 from kerchief_device import randomize as module
 from kerchief_device.randomize import Vectors, candidates, heads, randomize, step_of
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
 
 GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
@@ -48,7 +48,7 @@ FIVE: tuple[Noise, ...] = (GRID, GAUSSIAN, LAPLACE, COINS, BITS, SHORTLIST, COMP
     ],
 )
 def test_what_is_no_statistic_is_refused(noise: Noise, statistic: Any) -> None:
-    with pytest.raises(InvalidValue, match="5 finite numbers in float64"):
+    with pytest.raises(InvalidValueError, match="5 finite numbers in float64"):
         randomize(noise, statistic, 0, os.urandom)
 
 
@@ -249,10 +249,10 @@ def test_noise_has_its_variance(sample: Any, variance: float) -> None:
 
 @pytest.mark.parametrize("scale", [0, -1, 2**30 + 1, True, 1.5])
 def test_scales_out_of_bounds_are_refused(scale: Any) -> None:
-    with pytest.raises(InvalidValue, match="scale"):
+    with pytest.raises(InvalidValueError, match="scale"):
         sample_discrete_gaussian(scale, 3)
 
 
 def test_a_source_that_gives_too_little_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="randomness gave"):
+    with pytest.raises(InvalidValueError, match="randomness gave"):
         randomize(COINS, np.zeros(5), 0, lambda count: b"")

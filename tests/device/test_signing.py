@@ -22,12 +22,12 @@ from tests.device.helpers import (
 from kerchief_device import Budget, Device, Pending
 from kerchief_wire import signing
 from kerchief_wire.errors import (
-    BudgetExceeded,
+    BudgetExceededError,
     CodecError,
-    Fenced,
-    InvalidValue,
+    FencedError,
+    InvalidValueError,
     KerchiefError,
-    Refused,
+    RejectedError,
 )
 from kerchief_wire.model import Model, Numbers, Question, Status
 from kerchief_wire.noise import Bits
@@ -101,7 +101,7 @@ def test_false_status_uses_up_no_decision(lie: str) -> None:
     own = device()
     decision = own.decide(signed(model(SIGNED), SIGNED), ROWS)
     own.reward(decision.id, 1.0)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         own.report(decision.id, false_statuses(SIGNED)[lie])
     assert own.due() == (decision.id,)
     data = own.report(decision.id, signed(status(SIGNED), SIGNED))
@@ -114,7 +114,7 @@ def test_false_status_uses_up_no_budget(lie: str) -> None:
     own = device(of, budget=Budget(epsilon=1.0))
     id = own.asked(signed(question(of), of))
     own.reward(id, 0.25)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         own.report(id, false_statuses(of)[lie])
     assert own.spent().epsilon == 0.0
     assert len(own.report(id, signed(status(of), of))) == 68
@@ -125,12 +125,12 @@ def test_unusable_status_erases_no_record_of_a_spent_budget() -> None:
     of = asking()
     own = device(of, budget=Budget(epsilon=0.5))
     id = own.asked(bytes(16))
-    with pytest.raises(Refused, match="takes no reports"):
+    with pytest.raises(RejectedError, match="takes no reports"):
         own.report(id, status(of, state="closed"))
-    with pytest.raises(InvalidValue, match="labels are below 1"):
+    with pytest.raises(InvalidValueError, match="labels are below 1"):
         own.report(id, status(of, label=1))
     assert own.due() == (id,)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         own.report(id, status(of))
     assert own.due() == ()
 
@@ -146,11 +146,11 @@ def test_questions_are_signed_where_the_task_names_keys() -> None:
         signed(model(of), of),
     ]
     for lie in lies:
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             own.asked(lie)
     assert own.due() == ()
     assert own.asked(signed(true, of)) == true.id.hex()
-    with pytest.raises(InvalidValue, match="names no keys of the aggregator"):
+    with pytest.raises(InvalidValueError, match="names no keys of the aggregator"):
         device(asking()).asked(signed(true, of))
 
 
@@ -171,12 +171,12 @@ def false_models(of: Task) -> dict[str, Model | Signed]:
 @pytest.mark.parametrize("message", [None, b"{}", "status", 7, object(), UNSIGNED])
 def test_message_of_another_type_costs_nothing(message: Any) -> None:
     own = device(UNSIGNED)
-    with pytest.raises(InvalidValue, match="the model is a"):
+    with pytest.raises(InvalidValueError, match="the model is a"):
         own.decide(message, ROWS)
-    with pytest.raises(InvalidValue, match="the model is a Status"):
+    with pytest.raises(InvalidValueError, match="the model is a Status"):
         own.decide(status(UNSIGNED), ROWS)  # type: ignore[arg-type]
     decision = own.decide(model(UNSIGNED), ROWS)
-    with pytest.raises(InvalidValue, match="the status is a"):
+    with pytest.raises(InvalidValueError, match="the status is a"):
         own.report(decision.id, message)
     assert own.due() == (decision.id,)
 
@@ -184,7 +184,7 @@ def test_message_of_another_type_costs_nothing(message: Any) -> None:
 @pytest.mark.parametrize("lie", false_models(SIGNED))
 def test_false_model_is_refused_and_nothing_is_stored(lie: str) -> None:
     own = device()
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         own.decide(false_models(SIGNED)[lie], ROWS)
     assert own.due() == ()
     own.decide(signed(model(SIGNED), SIGNED), ROWS)
@@ -195,7 +195,7 @@ def test_signed_model_goes_stale_on_a_device_that_knows_it() -> None:
     own, posted = Device(SIGNED, clock=lambda: clock[0]), signed(model(SIGNED), SIGNED)
     own.decide(posted, ROWS)
     clock[0] += VALID_S + 1
-    with pytest.raises(InvalidValue, match="valid for 600 seconds"):
+    with pytest.raises(InvalidValueError, match="valid for 600 seconds"):
         own.decide(posted, ROWS)
 
 
@@ -206,16 +206,16 @@ def test_every_key_of_a_role_signs_and_no_other() -> None:
     for key in (KEYS["aggregator"], second):
         message = Signer(of, key, clock=lambda: NOW).sign(status(of))
         assert verify_message(of, Status, message, lambda: NOW) == status(of)
-    with pytest.raises(InvalidValue, match="is not in the task"):
+    with pytest.raises(InvalidValueError, match="is not in the task"):
         Signer(of, bytes([9]) * 32)
     wrong: list[tuple[Model | Status, str]] = [
         (status(of), "learner"),
         (model(of), "aggregator"),
     ]
     for other, role in wrong:
-        with pytest.raises(InvalidValue, match="sign with the key of that role"):
+        with pytest.raises(InvalidValueError, match="sign with the key of that role"):
             signed(other, of, role=role)
-    with pytest.raises(InvalidValue, match="sign with the key of that role"):
+    with pytest.raises(InvalidValueError, match="sign with the key of that role"):
         signed(status(SIGNED), of)
 
 
@@ -237,7 +237,7 @@ def test_lying_status_never_lowers_the_coins(parties: tuple[Party, ...]) -> None
 def test_task_whose_noise_a_label_could_lower_is_refused() -> None:
     shuffled: dict[str, Any] = {"trust": "shuffle", "needs": NEEDS}
     for parties in ((), PARTIES[:1], PARTIES[1:]):
-        with pytest.raises(InvalidValue, match="nobody signs in this task"):
+        with pytest.raises(InvalidValueError, match="nobody signs in this task"):
             device(task(BITS, parties=parties, **shuffled))
     even = dataclasses.replace(BITS, keep=(2**16, 2**16))
     for of in (task(even, **shuffled), task(BITS, parties=PARTIES, **shuffled)):
@@ -247,7 +247,7 @@ def test_task_whose_noise_a_label_could_lower_is_refused() -> None:
 
 def test_phases_with_other_coins_each_need_signatures() -> None:
     program = Phased(low=0.0, high=1.0, groups=1, atoms=2, size=5)
-    with pytest.raises(InvalidValue, match="nobody signs in this task"):
+    with pytest.raises(InvalidValueError, match="nobody signs in this task"):
         device(_phases(program))
     assert device(_phases(program, parties=PARTIES, valid_s=VALID_S)).due() == ()
     even = dataclasses.replace(COINS, coins=(78400, 78400))
@@ -280,7 +280,7 @@ def test_signed_chain_is_remembered_over_a_restart(tmp_path: Path) -> None:
     own = device(pending=Pending(tmp_path / "d.db"))
     for chain in ((6, bytes(32)), (7, b"x" * 32)):
         posted = model(SIGNED, length=chain[0], head=chain[1])
-        with pytest.raises(Fenced, match=r"call Device\.forget_chain"):
+        with pytest.raises(FencedError, match=r"call Device\.forget_chain"):
             own.decide(signed(posted, SIGNED), ROWS)
     own.decide(signed(model(SIGNED, length=8), SIGNED), ROWS)
 
@@ -295,7 +295,7 @@ def test_forgetting_a_false_signed_chain_loses_nothing(tmp_path: Path) -> None:
     shuffled = device(pending=Pending(tmp_path / "d.db"))
     decision = shuffled.decide(signed(model(SIGNED, length=900), SIGNED), ROWS)
     true = signed(model(SIGNED, length=3), SIGNED)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         shuffled.decide(true, ROWS)
     shuffled.forget_chain()
     own = device(of, pending=Pending(tmp_path / "d.db"))
@@ -355,7 +355,7 @@ def test_parties_and_nonce_are_in_the_task_id() -> None:
     ],
 )
 def test_task_refuses_parties(parties: tuple[Party, ...], valid_s: int, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         dataclasses.replace(UNSIGNED, parties=parties, valid_s=valid_s)
 
 
@@ -370,7 +370,7 @@ def test_task_refuses_parties(parties: tuple[Party, ...], valid_s: int, words: s
     ],
 )
 def test_party_is_checked(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         dataclasses.replace(PARTIES[0], **change)
 
 
@@ -378,7 +378,7 @@ def test_party_is_checked(change: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize("height", LOW_ORDER)
 def test_party_refuses_a_key_of_low_order(height: int, sign: int) -> None:
     """Anyone can sign under such a key: some such point is a signature of one message in two."""
-    with pytest.raises(InvalidValue, match="anyone could sign"):
+    with pytest.raises(InvalidValueError, match="anyone could sign"):
         Party(role="learner", operator="Eve", keys=(_key(height, sign),))
     forged = [_key(point, mark) + bytes(32) for point in LOW_ORDER for mark in (0, 1)]
     messages = [bytes([number]) for number in range(64)]
@@ -391,7 +391,7 @@ def _key(height: int, sign: int) -> bytes:
 
 
 def test_task_refuses_a_short_nonce() -> None:
-    with pytest.raises(InvalidValue, match="nonce has 15 bytes"):
+    with pytest.raises(InvalidValueError, match="nonce has 15 bytes"):
         dataclasses.replace(UNSIGNED, nonce=bytes(15))
 
 
@@ -417,10 +417,10 @@ def test_missing_cryptography_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("moment", [float("nan"), float("inf"), -1.0, 1e300])
 def test_signer_refuses_a_clock_without_a_time(moment: float) -> None:
-    with pytest.raises(InvalidValue, match="the clock gives"):
+    with pytest.raises(InvalidValueError, match="the clock gives"):
         signed(status(SIGNED), SIGNED, at=moment)
 
 
 def test_private_key_has_32_bytes() -> None:
-    with pytest.raises(InvalidValue, match="draw one with new_key"):
+    with pytest.raises(InvalidValueError, match="draw one with new_key"):
         public_key(b"short")

@@ -28,8 +28,8 @@ from tests.vectors.write import (
 
 from kerchief.core.precision import double_precision
 from kerchief_device import Device, Pending
-from kerchief_device.act import Beliefs, Ellipsoid, act, act_on_a_guess, guess
-from kerchief_device.own import OwnBeliefs, act_on_scores, encode, own_size
+from kerchief_device.act import Ellipsoid, PosteriorModel, act, act_on_a_guess, guess
+from kerchief_device.disjoint_models import DisjointPosterior, act_on_scores, encode, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
@@ -41,7 +41,7 @@ from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Compass, Floats, Noise, Shortlist
 from kerchief_wire.projection import Projection
 from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
+from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Task
 
 READ = ("vector", "matrix", "weight")
 KINDS = {one.kind: one for one in Noise.__args__}
@@ -83,14 +83,14 @@ def test_equal_arms_have_equal_scores(dim: int, count: int) -> None:
         estimate, normals = rng.normal(size=(2, dim))
         bounds = Ellipsoid(estimate=estimate, inverse=square @ square.T, width=0.7)
         assert act(bounds, rows, None) == 0
-        guessed = Beliefs(estimate=estimate, sample=square, widen=square)
+        guessed = PosteriorModel(estimate=estimate, sample=square, widen=square)
         assert act_on_a_guess(guessed, rows, None, normals, 0.3) == 0
 
 
 def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
     for case in vectors("guess"):
         dim, rows = case["dim"], np.array([reals(row) for row in case["rows"]])
-        seen = Beliefs(
+        seen = PosteriorModel(
             estimate=reals(case["estimate"]),
             sample=reals(case["sample"]).reshape(dim, dim),
             widen=reals(case["widen"]).reshape(dim, dim),
@@ -106,10 +106,10 @@ def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
 
 def test_disjoint_models_match_vectors_for_arm_and_report() -> None:
     for case in vectors("own"):
-        program = unpack(OwnModels, case["program"])
+        program = unpack(DisjointModels, case["program"])
         arms, dim = program.arms, program.dim
         rows, mask = np.array([reals(row) for row in case["rows"]]), np.array(case["allowed"])
-        seen = OwnBeliefs(
+        seen = DisjointPosterior(
             estimate=reals(case["estimate"]).reshape(arms, dim),
             sample=reals(case["sample"]).reshape(arms, dim, dim),
         )

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Arms, Clock, Environment, Reacts
+from kerchief.core.contracts import AdaptiveAdversary, Arms, Clock, Environment
 from kerchief.core.convex import Ball
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import REWARD, WORLD, Stream
 from kerchief.environments.context_free_adversarial import Drifting, Reacting
 
@@ -41,7 +41,7 @@ def test_over_a_period_the_best_point_is_the_best_fixed_one() -> None:
 
 def test_a_question_further_out_than_the_last_raises_all_losses() -> None:
     world = Reacting.of(domain=Ball(dim=2), swing=0.7, noise=0.2)
-    assert isinstance(world, Reacts)
+    assert isinstance(world, AdaptiveAdversary)
     truth = world.init(ROOT.at(WORLD))
     far, near = (truth.best + side * 0.1 * truth.slope for side in (1, -1))
     raised = world.reacted(truth, far[None], clock(0))
@@ -79,7 +79,7 @@ def test_they_are_environments_that_check_their_values() -> None:
         Reacting.of(domain=Ball(dim=2)),
     )
     assert len(made) == 2
-    with pytest.raises(InvalidValue, match="swing is 2"):
+    with pytest.raises(InvalidValueError, match="swing is 2"):
         Drifting.of(domain=Ball(dim=2), swing=2.0)
-    with pytest.raises(InvalidValue, match="period is 1"):
+    with pytest.raises(InvalidValueError, match="period is 1"):
         Drifting.of(domain=Ball(dim=2), period=1)

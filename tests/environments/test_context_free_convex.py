@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import CONVEX, ConvexWorld, Quadratic
 
@@ -92,7 +92,7 @@ def test_losses_are_as_curved_as_the_game_says() -> None:
 
 
 def test_a_best_point_outside_the_set_is_refused() -> None:
-    with pytest.raises(InvalidValue, match=r"away is 0\.5"):
+    with pytest.raises(InvalidValueError, match=r"away is 0\.5"):
         Quadratic.of(domain=Simplex(dim=4), away=0.5)
-    with pytest.raises(InvalidValue, match="noise is 2"):
+    with pytest.raises(InvalidValueError, match="noise is 2"):
         Quadratic.of(domain=Ball(dim=2), noise=2.0)

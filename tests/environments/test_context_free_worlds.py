@@ -15,7 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import REWARD, WORLD, Stream
 from kerchief.environments.context_free import Alternating, BestArms, ChanceArms, Switching
 
@@ -99,11 +99,11 @@ def test_another_arm_is_good_until_the_turn() -> None:
 
 
 def test_invalid_context_free_environment_is_rejected() -> None:
-    with pytest.raises(InvalidValue, match="before half"):
+    with pytest.raises(InvalidValueError, match="before half"):
         Switching.of(turn=50).problem(100)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         ChanceArms.of(arms=1)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         ChanceArms.of(gap=0.4, mean=0.3)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Alternating.of(growth=1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Environment, Opposes
+from kerchief.core.contracts import Arms, Clock, Environment, OmniscientAdversary
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.environments import CONTEXTS, make_environment
 from kerchief.environments.projected import Projected
@@ -27,7 +27,7 @@ def wrong(arms: Arms) -> Array:
 @pytest.mark.nightly
 @pytest.mark.parametrize("world", list(SEEN.values()), ids=list(SEEN))
 def test_the_worst_of_all_sets_is_offered_for_the_model_at_hand(world: Environment) -> None:
-    assert isinstance(world, Opposes)
+    assert isinstance(world, OmniscientAdversary)
     truth, stream = world.init(ROOT.at(WORLD)), ROOT.at(ARMS, round=3)
     drawn = [world.arms(truth, CLOCK, stream.split(4 + part)) for part in range(16)]
     lost = [float(world.regret(truth, arms, wrong(arms), CLOCK)) for arms in drawn]
@@ -39,5 +39,9 @@ def test_the_worst_of_all_sets_is_offered_for_the_model_at_hand(world: Environme
 
 
 def test_no_other_source_of_contexts_has_an_adversary() -> None:
-    opposing = {name for name in CONTEXTS if isinstance(make_environment(contexts=name), Opposes)}
+    opposing = {
+        name
+        for name in CONTEXTS
+        if isinstance(make_environment(contexts=name), OmniscientAdversary)
+    }
     assert opposing == {"hostile"}

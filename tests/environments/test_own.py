@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
-from kerchief.environments.own import OwnModels
+from kerchief.environments.disjoint import DisjointModels
 from kerchief.environments.ranges import ranged
 
-WORLD = OwnModels.of(dim=4, arms=3, radius=2.0, strength=0.5)
+WORLD = DisjointModels.of(dim=4, arms=3, radius=2.0, strength=0.5)
 
 
 def at(round: int) -> Clock:
@@ -49,7 +49,7 @@ def test_rewards_have_the_mean_of_the_arm_played() -> None:
 
 
 def test_a_family_draws_how_much_arms_differ_anew_in_every_run() -> None:
-    family = OwnModels.of(dim=4, arms=3, radius=0.5, strength=0.8, weakest=0.2, base=0.5)
+    family = DisjointModels.of(dim=4, arms=3, radius=0.5, strength=0.8, weakest=0.2, base=0.5)
     drawn: Any = jax.vmap(lambda k: family.init(Stream.of(seed=1, replicate=k)))
     lengths = np.linalg.norm(np.asarray(drawn(jnp.arange(2000, dtype=jnp.uint32))), axis=2)
     np.testing.assert_allclose(lengths, lengths[:, :1].repeat(3, 1), rtol=1e-5)
@@ -57,7 +57,7 @@ def test_a_family_draws_how_much_arms_differ_anew_in_every_run() -> None:
 
 
 def test_rewards_around_a_base_are_chances() -> None:
-    chances = OwnModels.of(dim=4, arms=3, radius=0.5, base=0.5)
+    chances = DisjointModels.of(dim=4, arms=3, radius=0.5, base=0.5)
     truth = chances.init(Stream.of(seed=1, replicate=0))
     arms = chances.arms(truth, at(0), Stream.of(seed=2, replicate=0))
     draw: Any = jax.vmap(
@@ -76,8 +76,8 @@ def test_rewards_around_a_base_are_chances() -> None:
 
 
 def test_the_weakest_run_is_no_stronger_than_the_strongest() -> None:
-    with pytest.raises(InvalidValue, match="weakest"):
-        OwnModels.of(strength=0.5, weakest=0.6)
+    with pytest.raises(InvalidValueError, match="weakest"):
+        DisjointModels.of(strength=0.5, weakest=0.6)
 
 
 def test_the_best_single_arm_loses_the_least_on_average() -> None:
@@ -114,5 +114,5 @@ def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
 )
 def test_ranges_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
     given: Any = {"features": [[0.5, 0.5]], "low": [0.0, 0.0], "high": [1.0, 1.0]}
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         ranged(**{**given, **change})

@@ -13,7 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import REWARD, WORLD, Stream
 from kerchief.environments.population import (
     EXACT,
@@ -125,7 +125,7 @@ def test_losses_are_against_the_best_action() -> None:
 )
 def test_bad_values_are_refused(change: dict[str, float]) -> None:
     (name,) = change
-    with pytest.raises(InvalidValue, match=f"{name} is"):
+    with pytest.raises(InvalidValueError, match=f"{name} is"):
         Population.of(**change)  # type: ignore[arg-type]
 
 
@@ -173,5 +173,5 @@ def test_continuum_regret_includes_gap_of_its_cover() -> None:
     ],
 )
 def test_a_cover_that_cannot_be_is_refused(change: dict[str, float], words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         Population.covering(**change)  # type: ignore[arg-type]

@@ -11,10 +11,10 @@ import pytest
 from jax import Array
 
 from kerchief.checks import check
-from kerchief.core.contracts import Clock, Singles
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Clock, HasBestArm
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
-from kerchief.environments import GLMEnvironment, OwnModels, Population, make_environment
+from kerchief.environments import DisjointModels, GLMEnvironment, Population, make_environment
 from kerchief.environments.projected import Projected, loss_of
 
 WORLD = make_environment(dim=40, arms=6)
@@ -50,12 +50,12 @@ def test_a_world_that_follows_the_bandit_is_not_projected() -> None:
         def reacted(self, world: Any, action: Array, clock: Clock) -> Any:
             return world
 
-    with pytest.raises(InvalidValue, match="follows the bandit"):
+    with pytest.raises(InvalidValueError, match="follows the bandit"):
         Projected.of(world=Following(**vars(WORLD)), onto=8)
 
 
 def test_arms_with_models_of_their_own_keep_their_constant() -> None:
-    world = OwnModels.of(dim=20, arms=3)
+    world = DisjointModels.of(dim=20, arms=3)
     short = Projected.of(world=world, onto=6)
     facts = short.problem(10)
     assert (facts.dim, facts.own, facts.constant) == (6, 6, world.problem(10).constant)
@@ -63,13 +63,13 @@ def test_arms_with_models_of_their_own_keep_their_constant() -> None:
     truth = jax.jit(short.init)(at)
     arms = jax.jit(short.arms)(truth, NOW, at)
     assert float(np.asarray(arms.features)[0, -1]) == pytest.approx(facts.constant)
-    assert isinstance(short, Singles)
+    assert isinstance(short, HasBestArm)
     assert int(jax.jit(short.single)(truth)) == int(jax.jit(world.single)(truth))
-    assert not isinstance(SHORT, Singles)
+    assert not isinstance(SHORT, HasBestArm)
 
 
 @pytest.mark.parametrize(
-    "world", [WORLD, pytest.param(OwnModels.of(dim=20, arms=3), marks=pytest.mark.nightly)]
+    "world", [WORLD, pytest.param(DisjointModels.of(dim=20, arms=3), marks=pytest.mark.nightly)]
 )
 def test_less_is_lost_the_more_numbers_are_left(world: Any) -> None:
     dim = world.problem(10).dim
@@ -87,7 +87,9 @@ def test_nothing_is_lost_where_few_arms_stay_the_same() -> None:
 
 
 def test_what_cannot_be_projected_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="project is 40; it must be at least 1 and at most 39"):
+    with pytest.raises(
+        InvalidValueError, match="project is 40; it must be at least 1 and at most 39"
+    ):
         Projected.of(world=WORLD, onto=40)
-    with pytest.raises(InvalidValue, match="has none"):
+    with pytest.raises(InvalidValueError, match="has none"):
         Projected.of(world=Population.of(dim=5, arms=20), onto=2)  # type: ignore[arg-type]

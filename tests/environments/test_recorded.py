@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.checks import ENVIRONMENT_LAWS, WorldCase
 from kerchief.checks.errors import Law
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.environments import GLMEnvironment, Recorded, table_two
@@ -129,7 +129,7 @@ def test_the_record_is_looked_up_by_round_and_ends() -> None:
     ],
 )
 def test_bad_records_are_refused(direction: ArrayLike, arms: ArrayLike, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         Recorded.of(direction=direction, arms=arms)
 
 
@@ -138,12 +138,14 @@ def test_bad_records_are_refused(direction: ArrayLike, arms: ArrayLike, words: s
     [{"dim": 0}, {"arms": 0}, {"horizon": 0}, {"seed": -1}, {"radius": 0.0}, {"link": "cubic"}],
 )
 def test_bad_tables_are_refused(fault: dict[str, object]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         table_two(**{"radius": 1.0, "horizon": 5, **fault})  # type: ignore[arg-type]
 
 
 def test_a_horizon_beyond_the_record_is_refused() -> None:
     world = table_two(radius=1.0, horizon=5)
     assert world.problem(5).horizon == 5
-    with pytest.raises(InvalidValue, match="horizon is 6; it must be at least 1 and at most 5"):
+    with pytest.raises(
+        InvalidValueError, match="horizon is 6; it must be at least 1 and at most 5"
+    ):
         world.problem(6)

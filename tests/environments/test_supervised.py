@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kerchief.checks.check import check
-from kerchief.core.contracts import Clock, Singles
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Clock, HasBestArm
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.environments import Supervised
 
@@ -83,7 +83,7 @@ def test_rewards_of_a_table_are_paid_as_they_are() -> None:
 
 
 def test_the_best_single_arm_is_the_best_on_average() -> None:
-    assert isinstance(DATA, Singles)
+    assert isinstance(DATA, HasBestArm)
     assert int(DATA.single(jnp.arange(4))) == 2
     assert int(PAID.single(jnp.arange(4))) == 2
 
@@ -136,12 +136,14 @@ def test_user_and_arm_features_form_one_row_with_block_per_arm() -> None:
 )
 def test_data_outside_their_bounds_are_refused(change: dict[str, Any], said: str) -> None:
     given = {"users": ROWS, "labels": LABELS, "norm": 1.0, "constant": 0.5}
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         Supervised.of(**{**given, **change})
 
 
 def test_a_run_ends_with_the_data() -> None:
-    with pytest.raises(InvalidValue, match=r"horizon is 5, and there are 4 users .* bootstrap"):
+    with pytest.raises(
+        InvalidValueError, match=r"horizon is 5, and there are 4 users .* bootstrap"
+    ):
         DATA.problem(5)
 
 

@@ -16,7 +16,7 @@ from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
+from kerchief.core.errors import InvalidValueError, KerchiefError, UnknownNameError
 from kerchief.core.links import link_named
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import NOISES, GLMEnvironment, make_environment
@@ -177,23 +177,23 @@ def test_masks_honour_the_fewest_at_the_edge(edge: type[Edge]) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ({"dim": 0}, InvalidValue),
-        ({"dim": 513}, InvalidValue),
-        ({"dim": 2.0}, InvalidValue),
-        ({"dim": 1, "contexts": "intercept"}, InvalidValue),
-        ({"arms": 0}, InvalidValue),
-        ({"radius": 0.0}, InvalidValue),
-        ({"radius": math.nan}, InvalidValue),
-        ({"radius": math.inf}, InvalidValue),
-        ({"fewest": 0}, InvalidValue),
-        ({"fewest": 21}, InvalidValue),
-        ({"link": "cubic"}, InvalidValue),
-        ({"link": "poisson", "radius": 21.0}, InvalidValue),
-        ({"link": "poisson", "radius": 1e9}, InvalidValue),
-        ({"link": "poisson", "radius": 7.0, "noise": "binomial"}, InvalidValue),
-        ({"radius": 513.0, "noise": "binomial"}, InvalidValue),
-        ({"contexts": "bal"}, UnknownName),
-        ({"noise": "cauchy"}, UnknownName),
+        ({"dim": 0}, InvalidValueError),
+        ({"dim": 513}, InvalidValueError),
+        ({"dim": 2.0}, InvalidValueError),
+        ({"dim": 1, "contexts": "intercept"}, InvalidValueError),
+        ({"arms": 0}, InvalidValueError),
+        ({"radius": 0.0}, InvalidValueError),
+        ({"radius": math.nan}, InvalidValueError),
+        ({"radius": math.inf}, InvalidValueError),
+        ({"fewest": 0}, InvalidValueError),
+        ({"fewest": 21}, InvalidValueError),
+        ({"link": "cubic"}, InvalidValueError),
+        ({"link": "poisson", "radius": 21.0}, InvalidValueError),
+        ({"link": "poisson", "radius": 1e9}, InvalidValueError),
+        ({"link": "poisson", "radius": 7.0, "noise": "binomial"}, InvalidValueError),
+        ({"radius": 513.0, "noise": "binomial"}, InvalidValueError),
+        ({"contexts": "bal"}, UnknownNameError),
+        ({"noise": "cauchy"}, UnknownNameError),
     ],
 )
 def test_bad_worlds_are_refused(fault: dict[str, object], error: type[KerchiefError]) -> None:
@@ -212,5 +212,5 @@ def test_problem_may_state_a_wrong_link() -> None:
         assert float(wrong.regret(truth, arms, jnp.int32(action), START)) == float(
             right.regret(truth, arms, jnp.int32(action), START)
         )
-    with pytest.raises(InvalidValue, match="told is 'cubic'"):
+    with pytest.raises(InvalidValueError, match="told is 'cubic'"):
         make_environment(told="cubic")

@@ -9,7 +9,7 @@ import numpy as np
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Watch, Work
+from kerchief.experiments.runner import RunState, Watch
 
 __all__ = ["fake", "fake_play", "fake_result"]
 
@@ -21,9 +21,9 @@ def fake(plan: Plan, *, ticks: int = 5) -> list[Result]:
 
 
 def fake_play(stop: int | None = None) -> Callable[..., Iterator[Result]]:
-    """A stand-in for `Work.results` that stops as Ctrl-C does, after so many cells."""
+    """A stand-in for `RunState.results` that stops as Ctrl-C does, after so many cells."""
 
-    def play(work: Work, watch: Watch) -> Iterator[Result]:
+    def play(work: RunState, watch: Watch) -> Iterator[Result]:
         for number, finished in enumerate(fake(work.plan)):
             if number == stop:
                 raise KeyboardInterrupt

@@ -9,12 +9,12 @@ import os
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments import make_environment
 from kerchief.experiments import bench as module
+from kerchief.experiments.baseline import play_numpy
 from kerchief.experiments.bench import bench, one_core
 from kerchief.experiments.interactive import interactive_timer
-from kerchief.experiments.yardstick import play_numpy
 from kerchief.privacy.guarantee import Guarantee, Trust
 
 
@@ -55,7 +55,7 @@ def test_interactive_use_is_timed() -> None:
 
 
 def test_bad_sizes_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="replicates is 0"):
+    with pytest.raises(InvalidValueError, match="replicates is 0"):
         bench(replicates=(0,))
 
 

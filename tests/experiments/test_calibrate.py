@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue, KerchiefError
-from kerchief.core.queries import Regression
+from kerchief.core.errors import InvalidValueError, KerchiefError
+from kerchief.core.queries import RegressionMoments
 from kerchief.environments import make_environment
-from kerchief.experiments.asked import Asked, Ball
-from kerchief.experiments.calibrate import Noise, calibrate
+from kerchief.experiments.calibrate import CalibratedNoise, calibrate
+from kerchief.experiments.protected_statistic import Ball, ProtectedStatistic
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import MECHANISMS_OF, Protection, protect
@@ -30,7 +30,7 @@ TRUSTS = ("local", "shuffle", "joint", "central")
 SHARED: Any = {"epsilon": 1.0, "delta": 1e-5, "horizon": 100, "dim": 2}
 
 
-def stds(answer: Noise) -> dict[str, float]:
+def stds(answer: CalibratedNoise) -> dict[str, float]:
     """The deviation of every way that is not refused."""
     return {one.name: one.std for one in answer.alternatives if one.std is not None}
 
@@ -219,7 +219,7 @@ def test_shuffled_local_reports_are_priced_by_amplification() -> None:
     assert amplified_delta(epsilon, alone * 1.001, users) > delta
     # PrivUnitG, from its threshold: above it with chance p instead of q.
     assert row.std is not None
-    radius = Regression.of(make_environment(dim=2).problem(users)).radius
+    radius = RegressionMoments.of(make_environment(dim=2).problem(users)).radius
     threshold = radius / (row.std / math.sqrt(users))
     q = _stats.norm.sf(threshold)
     p = q * (1 + threshold * (1 - q) / _stats.norm.pdf(threshold))
@@ -274,9 +274,9 @@ def test_bad_values_are_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("word", ["blt", "tree", "toeplitz", "doubling"])
 def test_calibrated_noise_counts_readings_instead_of_users(word: str) -> None:
     """Three readings of 40 users: nobody adds the noise of 40."""
-    query = Regression(dim=2, norm=1.0, low=0.0, high=1.0, readings=(10, 20, 40))
+    query = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0, readings=(10, 20, 40))
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
-    asked = Asked(query=query, promise=promise, horizon=40)
+    asked = ProtectedStatistic(query=query, promise=promise, horizon=40)
     stated: Any = asked.protected(word)
     worst = max(float(stated.noise_after(jnp.int32(40), jnp.int32(n))) for n in (1, 2, 3))
     assert asked.std(word) == pytest.approx(worst)
@@ -336,7 +336,7 @@ def test_a_pure_promise_is_kept_by_the_noise_that_is_played(trust: str) -> None:
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint"])
 def test_where_no_noise_is_pure_a_remedy_is_named(trust: str) -> None:
-    with pytest.raises(InvalidValue, match="or trust 'local' or 'central' with pure noise"):
+    with pytest.raises(InvalidValueError, match="or trust 'local' or 'central' with pure noise"):
         calibrate(epsilon=1.0, delta=0.0, trust=trust, horizon=500)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.chunks import arranged
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.parts import arranged
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import compare

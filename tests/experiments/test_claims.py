@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.experiments.fakes import fake_result
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.claims import (
     Claim,
     Results,
@@ -148,12 +148,14 @@ def test_our_claim_fails_at_every_size_where_it_is_undecided() -> None:
 
 
 def test_sources_of_claims_are_not_mixed() -> None:
-    with pytest.raises(InvalidValue, match="recorded is 'false'; choose one of holds, does not"):
+    with pytest.raises(
+        InvalidValueError, match="recorded is 'false'; choose one of holds, does not"
+    ):
         HOLDS.from_paper("Table 2", "false")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="has no place"):
+    with pytest.raises(InvalidValueError, match="has no place"):
         HOLDS.from_paper("", "holds")
     for change in ({"recorded": "does not hold here"}, {"place": "Table 2"}, {"figures": "5"}):
-        with pytest.raises(InvalidValue, match="only a paper's claim has them"):
+        with pytest.raises(InvalidValueError, match="only a paper's claim has them"):
             dataclasses.replace(HOLDS, **change)  # type: ignore[arg-type]
 
 

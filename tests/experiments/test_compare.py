@@ -11,13 +11,13 @@ import jax
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
-from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Work, compare
+from kerchief.experiments.run_folder import Folder
+from kerchief.experiments.runner import RunState, compare
 
 SMALL = Comparison(
     trusts=("local", "central"),
@@ -56,7 +56,7 @@ def test_progress_grows_to_the_whole() -> None:
     # Another test may have compiled it.
     jax.clear_caches()  # type: ignore[no-untyped-call]
     none = dataclasses.replace(SMALL, trusts=("none",), policies=("uniform",), radius=2.0)
-    work, stages, done = Work.of(none, width=2), set[str](), list[float]()
+    work, stages, done = RunState.of(none, width=2), set[str](), list[float]()
 
     def watch(cell: Cell, stage: str, share: float) -> None:
         assert cell in none.cells()
@@ -132,7 +132,7 @@ def test_the_folder_is_proved_writable(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     for path in (blocked, blocked / "below"):
-        with pytest.raises(InvalidValue, match="cannot be written"):
+        with pytest.raises(InvalidValueError, match="cannot be written"):
             Folder.at(path)
     assert list(Folder.at(tmp_path / "a" / "b").path.iterdir()) == []
 

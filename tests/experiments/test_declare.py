@@ -13,12 +13,12 @@ import pytest
 from kerchief.cli.compare import compare as command
 from kerchief.cli.data import NAMES
 from kerchief.cli.playing import Playing
-from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
+from kerchief.core.errors import InvalidValueError, KerchiefError, UnknownNameError
 from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import PopulationProblem
 from kerchief.environments import Population
+from kerchief.experiments.chunks import arranged, widest
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.parts import arranged, widest
 from kerchief.experiments.players import player
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
@@ -296,7 +296,7 @@ def test_a_parent_is_tuned_and_has_widths_of_the_same_kind() -> None:
 def _protected(policy: str, epsilon: float = 1.0, **words: Any) -> Any:
     who = player(policy, epsilon=epsilon, **words)
     problem = Population.of(dim=2, arms=5, clients=2000).problem(2000)
-    return who.arrange(problem, who.promise(1e-5, 2000)).privatizers[ANSWERS]
+    return who.build_protected(problem, who.promise(1e-5, 2000)).privatizers[ANSWERS]
 
 
 def test_phases_are_protected_by_the_noise_that_was_named() -> None:
@@ -311,9 +311,9 @@ def test_phases_are_protected_by_the_noise_that_was_named() -> None:
 
 @pytest.mark.parametrize("word", [word for word in SHUFFLES if word not in ("best", "theorem")])
 def test_phases_are_not_shuffled_by_the_size_of_a_cohort(word: str) -> None:
-    with pytest.raises(InvalidValue, match=f"shuffling is '{word}'.*leave it at 'best'"):
+    with pytest.raises(InvalidValueError, match=f"shuffling is '{word}'.*leave it at 'best'"):
         _protected("pe", trust="shuffle", mechanism=word)
-    with pytest.raises(UnknownName, match=f"no randomizer is called '{word}'"):
+    with pytest.raises(UnknownNameError, match=f"no randomizer is called '{word}'"):
         player("pe", trust="local", epsilon=1.0, mechanism=word)
 
 
@@ -330,7 +330,7 @@ def test_phases_are_shuffled_with_the_coins_that_were_published() -> None:
         (noise,) = made.noises
         assert float(noise.std) == pytest.approx(proved.std, rel=0.02)
         assert float(noise.step) <= 2 / proved.levels
-    with pytest.raises(InvalidValue, match="the theorem is proved below 15"):
+    with pytest.raises(InvalidValueError, match="the theorem is proved below 15"):
         _protected("dpe", 15.0, trust="shuffle", mechanism="theorem")
 
 
@@ -343,7 +343,7 @@ def test_a_curator_may_add_laplace_noise() -> None:
     asked = Comparison(policies=("pe",), trusts=("central",), curator="laplace", epsilons=(1.0,))
     assert "--curator laplace" in asked.command()
     assert asked.cells()[-1].label() == "pe central, laplace ε=1"
-    with pytest.raises(InvalidValue, match="no row has central trust"):
+    with pytest.raises(InvalidValueError, match="no row has central trust"):
         Comparison(policies=("pe",), trusts=("local",), curator="laplace")
 
 
@@ -386,7 +386,9 @@ def test_long_histories_play_in_smaller_chunks() -> None:
 
 @pytest.mark.parametrize("word", ["orthant", "nonsense"])
 def test_contexts_are_refused_where_a_world_has_none(word: str) -> None:
-    with pytest.raises(InvalidValue, match=f"'{word}', and the population world has none; leave"):
+    with pytest.raises(
+        InvalidValueError, match=f"'{word}', and the population world has none; leave"
+    ):
         Comparison(policies=("dpe",), contexts=(word,))
 
 
@@ -402,30 +404,34 @@ def test_contexts_are_refused_where_a_world_has_none(word: str) -> None:
 def test_misfit_error_names_environments_that_fit_the_policy(
     policy: str, world: str, worlds: str
 ) -> None:
-    with pytest.raises(InvalidValue, match=f"policy '{policy}' plays in {worlds}$"):
+    with pytest.raises(InvalidValueError, match=f"policy '{policy}' plays in {worlds}$"):
         Comparison(env=world, policies=(policy,))
 
 
 @pytest.mark.parametrize("policy", ["linucb", "dpe", "tsallis"])
 def test_epsilon_beyond_any_cost_is_rejected_before_any_run(policy: str) -> None:
-    with pytest.raises(InvalidValue, match=r"epsilon is 1e\+308; it must lie in"):
+    with pytest.raises(InvalidValueError, match=r"epsilon is 1e\+308; it must lie in"):
         Comparison(policies=(policy,), trusts=("local",), epsilons=(1e308,))
 
 
 def test_unattainable_shuffle_noise_is_rejected_before_any_run() -> None:
-    with pytest.raises(InvalidValue, match="needs coins of deviation"):
+    with pytest.raises(InvalidValueError, match="needs coins of deviation"):
         Comparison(trusts=("shuffle",), shuffling="theorem", epsilons=(1e-5,), horizon=60)
 
 
 def test_a_word_for_the_noise_is_no_number_of_a_policy() -> None:
     numbers: Any = {"randomizer": "privunit"}
-    with pytest.raises(InvalidValue, match="give a word for the noise as mechanism='privunit'"):
+    with pytest.raises(
+        InvalidValueError, match="give a word for the noise as mechanism='privunit'"
+    ):
         player("dpe", trust="local", epsilon=1.0, **numbers)
 
 
 def test_unknown_mode_is_rejected() -> None:
     facts = Comparison(contexts=("ball",)).environment("ball").problem(100)
-    with pytest.raises(InvalidValue, match="mode is 'theoretical'; choose one of theory, tuned"):
+    with pytest.raises(
+        InvalidValueError, match="mode is 'theoretical'; choose one of theory, tuned"
+    ):
         POLICIES["linucb"].build(facts, cast(Any, "theoretical"))
 
 
@@ -439,11 +445,11 @@ def test_pure_dp_runs_with_laplace_noise_and_rejects_gaussian() -> None:
     for word in ("best", "laplace"):
         plan = Comparison(**pure, curator=word, horizon=500, replicates=2)
         assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
-    with pytest.raises(InvalidValue, match="delta is 0"):
+    with pytest.raises(InvalidValueError, match="delta is 0"):
         Comparison(**pure, curator="gaussian", horizon=500, replicates=2)
 
 
 def test_single_arm_runs_only_where_the_best_arm_is_given() -> None:
-    with pytest.raises(InvalidValue, match=r"policy 'single-arm' plays in own$"):
+    with pytest.raises(InvalidValueError, match=r"policy 'single-arm' plays in own$"):
         Comparison(env="linear", policies=("single-arm",))
     assert "single-arm" in [cell.player.policy for cell in Comparison(env="own").cells()]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.experiments.fakes import fake
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments import make_environment
 from kerchief.experiments.catalogue.worlds import by_contexts
 from kerchief.experiments.claims import at
@@ -92,19 +92,21 @@ def test_a_world_may_have_rounds_of_its_own() -> None:
 
 def test_numbers_are_replaced(finished: list[Result]) -> None:
     problem = make_environment(link="probit", dim=2, arms=3, radius=2.0).problem(10)
-    bold: Any = BOLD.arrange(problem, BOLD.promise(1e-5, 10)).policy
+    bold: Any = BOLD.build_protected(problem, BOLD.promise(1e-5, 10)).policy
     assert bold.exploration == 2.0
     rows = {row.cell.key: row for row in finished}
     assert rows[at(PRIVATE, "S=2")].to_dict()["numbers"] == {}
     assert rows[at(BOLD, "S=2")].to_dict()["numbers"] == {"exploration": 2.0}
     free = player("linucb").promise(1e-5, 10)
-    with pytest.raises(InvalidValue, match="number is 'courage'; LinUCB has confidence, damping"):
-        player("linucb", courage=1.0).arrange(problem, free)
-    with pytest.raises(InvalidValue, match="number is 'query'"):
-        player("linucb", query=1.0).arrange(problem, free)
+    with pytest.raises(
+        InvalidValueError, match="number is 'courage'; LinUCB has confidence, damping"
+    ):
+        player("linucb", courage=1.0).build_protected(problem, free)
+    with pytest.raises(InvalidValueError, match="number is 'query'"):
+        player("linucb", query=1.0).build_protected(problem, free)
     for wrong in (-1.0, math.nan, math.inf, "x"):
-        with pytest.raises(InvalidValue, match="exploration is"):
-            player("linucb", exploration=wrong).arrange(problem, free)  # type: ignore[arg-type]
+        with pytest.raises(InvalidValueError, match="exploration is"):
+            player("linucb", exploration=wrong).build_protected(problem, free)  # type: ignore[arg-type]
 
 
 def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
@@ -138,7 +140,7 @@ def test_a_world_may_have_players_of_its_own() -> None:
     labels = [one.label() for one in small.lineup(small.full, first.name)]
     assert labels == ["uniform", "greedy not private", "linucb not private", "linucb joint ε=4"]
     assert len(small.plan().cells()) == 4 * 5 - 1
-    with pytest.raises(InvalidValue, match="S=2: linucb joint ε=9 is none of its players"):
+    with pytest.raises(InvalidValueError, match="S=2: linucb joint ε=9 is none of its players"):
         dataclasses.replace(
             TABLE,
             settings=(
@@ -146,11 +148,11 @@ def test_a_world_may_have_players_of_its_own() -> None:
                 *others,
             ),
         )
-    with pytest.raises(InvalidValue, match="is not played"):
+    with pytest.raises(InvalidValueError, match="is not played"):
         dataclasses.replace(TABLE, settings=(dataclasses.replace(first, players=(BOLD,)), *others))
-    with pytest.raises(InvalidValue, match="has two worlds 'S=2'; name them apart"):
+    with pytest.raises(InvalidValueError, match="has two worlds 'S=2'; name them apart"):
         dataclasses.replace(TABLE, settings=(first, *TABLE.settings))
-    with pytest.raises(InvalidValue, match="players are for fixd; no world is of that kind"):
+    with pytest.raises(InvalidValueError, match="players are for fixd; no world is of that kind"):
         by_contexts("fixed", players={"fixd": (PRIVATE,)}, dim=2, arms=3)
 
 
@@ -217,18 +219,18 @@ def test_a_large_delta_is_warned_of() -> None:
     ],
 )
 def test_a_wrong_declaration_is_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+    with pytest.raises(InvalidValueError, match=words):
         dataclasses.replace(TABLE, **change)
 
 
 def test_an_axis_needs_numbers() -> None:
     settings = tuple(dataclasses.replace(one, number=None) for one in TABLE.settings)
-    with pytest.raises(InvalidValue, match="give each world its number"):
+    with pytest.raises(InvalidValueError, match="give each world its number"):
         dataclasses.replace(TABLE, settings=settings)
 
 
 @pytest.mark.parametrize("change", [{"replicates": 1}, {"replicates": 10**7}, {"seed": -1}])
 def test_bad_sizes_are_refused(change: dict[str, int]) -> None:
     (name,) = change
-    with pytest.raises(InvalidValue, match=f"{name} is"):
+    with pytest.raises(InvalidValueError, match=f"{name} is"):
         TABLE.plan(**change)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.forecast import (
     average,
     epsilon_needed,
@@ -49,7 +49,7 @@ def test_the_mean_lies_closer_than_a_world() -> None:
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, float("nan")], [1.0, float("inf")]])
 def test_too_few_or_broken_values_are_refused(values: list[float]) -> None:
-    with pytest.raises(InvalidValue, match="2 or more finite"):
+    with pytest.raises(InvalidValueError, match="2 or more finite"):
         predicted(values)
 
 

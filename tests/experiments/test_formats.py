@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.experiments.fakes import fake
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import FORMATS, picture
 from kerchief.experiments.outputs import Outputs
@@ -55,7 +55,7 @@ def test_svg_keeps_its_letters() -> None:
 
 
 def test_other_formats_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="format is 'gif'"):
+    with pytest.raises(InvalidValueError, match="format is 'gif'"):
         picture(PLAN, ROWS, "gif")
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.experiments.fakes import fake
 
 import kerchief
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.frames import Results
 from kerchief.experiments.outputs import Outputs
@@ -109,7 +109,9 @@ def test_what_is_unknown_is_missing(results: Results) -> None:
 def test_what_is_no_folder_of_results_is_one_clear_line(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "results.json").write_text(text)
-    with pytest.raises(InvalidValue, match=r"cannot be read as results .*give the folder of a run"):
+    with pytest.raises(
+        InvalidValueError, match=r"cannot be read as results .*give the folder of a run"
+    ):
         kerchief.read_results(tmp_path)
 
 
@@ -117,13 +119,13 @@ def test_curves_need_their_file(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_bytes((folder / "results.json").read_bytes())
     found = kerchief.read_results(str(tmp_path))
     assert len(found.to_pandas()) == len(ROWS)
-    with pytest.raises(InvalidValue, match=r"results\.parquet' cannot be read"):
+    with pytest.raises(InvalidValueError, match=r"results\.parquet' cannot be read"):
         found.to_pandas("curves")
     one = ROWS[0]
     kept = Outputs.at(tmp_path / "other", PLAN)
     kept.keep(one)
     (tmp_path / "results.parquet").write_bytes(kept.files["table"].read_bytes())
-    with pytest.raises(InvalidValue, match=r"has 1 cells and its results\.json 22"):
+    with pytest.raises(InvalidValueError, match=r"has 1 cells and its results\.json 22"):
         found.to_polars("curves")
 
 
@@ -139,5 +141,5 @@ def test_a_missing_library_is_named_with_its_remedy(
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="form is 'long'"):
+    with pytest.raises(InvalidValueError, match="form is 'long'"):
         kerchief.read_results(ROWS).to_pandas("long")  # type: ignore[arg-type]

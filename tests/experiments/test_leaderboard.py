@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from tests.experiments.fakes import fake
 
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.problems import Problem
 from kerchief.environments import GLMEnvironment
 from kerchief.experiments.leaderboard import Leaderboard
+from kerchief.experiments.leaderboard_entries import parent_of, standings
 from kerchief.experiments.leaderboard_worlds import WORLDS
 from kerchief.experiments.players import Player, player
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
-from kerchief.experiments.standings import parent_of, standings
 from kerchief.experiments.tables import markdown
 from kerchief.policies import POLICIES
 
@@ -198,13 +198,13 @@ def test_the_page_and_the_markdown_show_the_standings() -> None:
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        ({"worlds": ("nowhere",)}, UnknownName, "nowhere"),
-        ({"policies": ("uniform",)}, InvalidValue, "'uniform' is private under no trust"),
-        ({"trusts": ("none",)}, InvalidValue, "trust is 'none'"),
-        ({"replicates": 1}, InvalidValue, "replicates is 1"),
-        ({"size": "tiny"}, InvalidValue, "size is 'tiny'"),
-        ({"worlds": ("chance",), "trusts": ("joint",)}, InvalidValue, "none of these bandits"),
-        ({"worlds": "chance"}, InvalidValue, "worlds is a str; give a tuple"),
+        ({"worlds": ("nowhere",)}, UnknownNameError, "nowhere"),
+        ({"policies": ("uniform",)}, InvalidValueError, "'uniform' is private under no trust"),
+        ({"trusts": ("none",)}, InvalidValueError, "trust is 'none'"),
+        ({"replicates": 1}, InvalidValueError, "replicates is 1"),
+        ({"size": "tiny"}, InvalidValueError, "size is 'tiny'"),
+        ({"worlds": ("chance",), "trusts": ("joint",)}, InvalidValueError, "none of these bandits"),
+        ({"worlds": "chance"}, InvalidValueError, "worlds is a str; give a tuple"),
     ],
 )
 def test_what_cannot_be_played_is_one_clear_line(

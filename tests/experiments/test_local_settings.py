@@ -35,7 +35,7 @@ def test_claims_run_with_one_bit_state_it(place: str) -> None:
         assert "one bit per user" in claim.sentence
         setting = EXPERIMENTS[name].settings[0]
         for player in {key.player for key in claim.needs}:
-            protected: Any = player.arrange(
+            protected: Any = player.build_protected(
                 setting.environment.problem(1000), player.promise(1e-6, 1000)
             )
             noises = [one for sums in protected.privatizers.values() for one in sums.noises]

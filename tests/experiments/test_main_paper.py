@@ -123,7 +123,7 @@ def test_no_width_of_the_papers_rule_grows_with_kappa(name: str) -> None:
     one = player(name, trust="joint", epsilon=4.0)
     flat = dataclasses.replace(problem, radius=3.0)
     first, second = (
-        one.arrange(facts, one.promise(0.02, 5000)).policy for facts in (problem, flat)
+        one.build_protected(facts, one.promise(0.02, 5000)).policy for facts in (problem, flat)
     )
     for field in ("width", "warm_width", "threshold", "ridge"):
         assert getattr(first, field) == getattr(second, field)

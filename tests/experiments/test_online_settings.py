@@ -19,7 +19,7 @@ HORIZON = 20_000
 def test_rows_with_the_printed_noise_have_it(nominal: float, player: Player, contexts: str) -> None:
     """Epsilon is that of the figure's arms: in a ball the same noise would spend 17.9, not 11.5."""
     problem = make_environment(contexts=contexts, dim=5, arms=100).problem(HORIZON)
-    privatizer = player.arrange(problem, player.promise(DELTA, HORIZON)).privatizers["pair"]
+    privatizer = player.build_protected(problem, player.promise(DELTA, HORIZON)).privatizers["pair"]
     (noise,) = privatizer.noises
     assert noise.std == pytest.approx(printed_std(nominal, DELTA), rel=1e-6)
 
@@ -28,7 +28,7 @@ def policies() -> dict[str, Any]:
     """The bandits with printed constants at the figure's size, and a repaired one."""
     problem = make_environment(contexts=FIGURE[0], dim=5, arms=100).problem(HORIZON)
     return {
-        player.policy: player.arrange(problem, player.promise(DELTA, HORIZON)).policy
+        player.policy: player.build_protected(problem, player.promise(DELTA, HORIZON)).policy
         for player in (*AS_PRINTED, ONLINE[2])
     }
 

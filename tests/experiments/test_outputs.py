@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from tests.experiments.fakes import fake
 
-from kerchief.core.errors import InvalidValue, WriteFailed
+from kerchief.core.errors import InvalidValueError, WriteError
 from kerchief.experiments import outputs as module
+from kerchief.experiments.chunks import ChunkResult, parts_of
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
+from kerchief.experiments.line_styles import pen_for
 from kerchief.experiments.outputs import Outputs, free_folder, own_folder
-from kerchief.experiments.parts import Finished, parts_of
-from kerchief.experiments.pens import pen_for
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
@@ -168,7 +168,7 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     _played(tmp_path, 3)
     other = dataclasses.replace(SMALL, seed=1, horizon=61)
     before = (tmp_path / "results.json").read_bytes()
-    with pytest.raises(InvalidValue, match=r"horizon 60 there, 61 now, seed 0 there, 1 now\)"):
+    with pytest.raises(InvalidValueError, match=r"horizon 60 there, 61 now, seed 0 there, 1 now\)"):
         Outputs.at(tmp_path, other)
     assert (tmp_path / "results.json").read_bytes() == before
     assert _played(tmp_path, 2).folder.path == tmp_path
@@ -216,12 +216,12 @@ def test_run_stops_before_writing_when_its_folder_was_taken(
     assert json.loads(whole["results.json"])["complete"] is True
     said = r"was taken by another run meanwhile \(seed 1 there, 0 now\).*another --out"
     (part,) = next(parts_of(SMALL, ticks=5, width=4))
-    with pytest.raises(WriteFailed, match=said):
-        archive.keep(part, Finished(run=_run(), noises={}, alone=None))
-    with pytest.raises(WriteFailed, match=said):
+    with pytest.raises(WriteError, match=said):
+        archive.keep(part, ChunkResult(run=_run(), noises={}, alone=None))
+    with pytest.raises(WriteError, match=said):
         first.keep(finished[1])
     first.finished = finished
-    with pytest.raises(WriteFailed, match=said):
+    with pytest.raises(WriteError, match=said):
         first.close()
     assert _names(tmp_path) == whole
 
@@ -272,7 +272,7 @@ def test_of_two_runs_that_begin_at_once_one_has_the_folder(tmp_path: Path) -> No
     )
     one.begin()
     held = (tmp_path / "results.json").read_bytes()
-    with pytest.raises(InvalidValue, match="holds another run \\(seed 1 there, 2 now\\)"):
+    with pytest.raises(InvalidValueError, match="holds another run \\(seed 1 there, 2 now\\)"):
         other.begin()
     assert (tmp_path / "results.json").read_bytes() == held
 
@@ -283,20 +283,20 @@ def test_a_run_of_other_versions_is_another_run(
     _played(tmp_path, 3)
     now = versions() | {"jax": "9.9"}
     monkeypatch.setattr(module, "versions", lambda: now)
-    with pytest.raises(InvalidValue, match=r"version of jax .* there, 9.9 now"):
+    with pytest.raises(InvalidValueError, match=r"version of jax .* there, 9.9 now"):
         Outputs.at(tmp_path, SMALL)
 
 
 def test_rows_that_cannot_be_read_are_those_of_another_run(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("[")
-    with pytest.raises(InvalidValue, match=r"its results.json cannot be read"):
+    with pytest.raises(InvalidValueError, match=r"its results.json cannot be read"):
         Outputs.at(tmp_path, SMALL)
     assert (tmp_path / "results.json").read_text() == "["
 
 
 def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("precious")
-    with pytest.raises(InvalidValue, match=r"report.html without results.json"):
+    with pytest.raises(InvalidValueError, match=r"report.html without results.json"):
         Outputs.at(tmp_path, SMALL)
     assert (tmp_path / "report.html").read_text() == "precious"
 
@@ -305,7 +305,7 @@ def test_parts_that_are_a_link_are_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "parts").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InvalidValue, match="is a link"):
+    with pytest.raises(InvalidValueError, match="is a link"):
         Outputs.at(tmp_path / "run", SMALL, force=True)
 
 
@@ -333,21 +333,21 @@ def test_a_finished_run_is_replaced_by_a_finished_one_alone(
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="no run in"):
+    with pytest.raises(InvalidValueError, match="no run in"):
         Outputs.at(tmp_path, SMALL, resume=True)
     _played(tmp_path, 1)
     assert Outputs.at(tmp_path, SMALL, resume=True).folder.path == tmp_path
 
 
 def test_what_cannot_be_resumed_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="there is no run"):
+    with pytest.raises(InvalidValueError, match="there is no run"):
         Outputs.at(tmp_path / "new", Comparison(), resume=True)
     assert not (tmp_path / "new").exists()
 
 
 def test_links_are_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "report.html").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InvalidValue, match=r"report.html' is a link"):
+    with pytest.raises(InvalidValueError, match=r"report.html' is a link"):
         Outputs.at(tmp_path, SMALL)
 
 

@@ -98,7 +98,7 @@ def drawn(name: str) -> Iterator[object]:
     problem = entry.settings[0].environment.problem(horizon)
     for one in entry.players:
         if one.trust is not Trust.NONE:
-            protected = one.arrange(problem, one.promise(entry.delta, horizon))
+            protected = one.build_protected(problem, one.promise(entry.delta, horizon))
             for privatizer in protected.privatizers.values():
                 for noise in privatizer.noises:
                     yield type(noise.factor if isinstance(noise, ContinualNoise) else noise)
@@ -114,7 +114,7 @@ def plays(name: str, kinds: tuple[type, ...]) -> bool:
         return True
     problem = setting.environment.problem(horizon)
     for one in players:
-        protected = one.arrange(problem, one.promise(entry.delta, horizon))
+        protected = one.build_protected(problem, one.promise(entry.delta, horizon))
         for privatizer in protected.privatizers.values():
             if any(isinstance(part, kinds) for part in (privatizer, *privatizer.noises)):
                 return True

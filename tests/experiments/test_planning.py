@@ -20,27 +20,27 @@ from click.testing import CliRunner
 
 import kerchief
 from kerchief.cli.main import main
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.data.replaying import from_logs
 from kerchief.data.supervised import from_supervised
 from kerchief.experiments.advice import Advice
-from kerchief.experiments.foresight import coverage, played_here
-from kerchief.experiments.paced import TooSlow
-from kerchief.experiments.parts import Part
+from kerchief.experiments.budgeted_runner import Lane, _Run, play
+from kerchief.experiments.chunks import Chunk
+from kerchief.experiments.deadline import TooSlowError
+from kerchief.experiments.pilot_runs import SimulatedRuns
+from kerchief.experiments.plan_config import planned, settings
+from kerchief.experiments.plan_coverage import coverage, played_here
 from kerchief.experiments.planning import Planning, segments, shorter
-from kerchief.experiments.played import Played
-from kerchief.experiments.settings import planned, settings
-from kerchief.experiments.timed import Lane, _Run, play
 
 SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, delta=1e-4)
 
 
 @functools.cache
-def played() -> Played:
+def played() -> SimulatedRuns:
     """Played once for all tests of a run: what one process has played, the others read."""
     kept = Path(os.environ["JAX_COMPILATION_CACHE_DIR"]) / "planned.pickle"
     if kept.exists():
-        found: Played = pickle.loads(kept.read_bytes())
+        found: SimulatedRuns = pickle.loads(kept.read_bytes())
         return found
     made = played_here(SMALL, width=6, chunks=2)
     part = kept.with_suffix(f".{os.getpid()}")
@@ -149,15 +149,17 @@ def test_plan_on_few_users_names_a_remedy() -> None:
         "reward": [1.0, 0.0] * 30,
     }
     world = from_logs(logs, features="age=18:90", reward_range=(0.0, 1.0), propensity=0.5)
-    with pytest.raises(InvalidValue, match="for 30 users, and a plan needs 50; give --users 50"):
+    with pytest.raises(
+        InvalidValueError, match="for 30 users, and a plan needs 50; give --users 50"
+    ):
         Planning(data=world)
     assert Planning(data=world, users=50).count == 50
     few: dict[str, Any] = {"age": [20.0, 70.0] * 9, "clicked": [0, 1] * 9}
     once = from_supervised(few, "clicked", features="age=18:90")
-    with pytest.raises(InvalidValue, match="give --orders bootstrap and --users 50"):
+    with pytest.raises(InvalidValueError, match="give --orders bootstrap and --users 50"):
         Planning(data=once)
     drawn = from_supervised(few, "clicked", features="age=18:90", orders="bootstrap")
-    with pytest.raises(InvalidValue, match="give --users 50"):
+    with pytest.raises(InvalidValueError, match="give --users 50"):
         Planning(data=drawn)
     assert Planning(data=drawn, users=50).count == 50
 
@@ -244,19 +246,19 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
     file = tmp_path / "plan.toml"
     text = settings(shifted(0.05))
     file.write_text(text.replace("epsilon = [8.0]", "epsilon = [1.0]"), encoding="utf-8")
-    with pytest.raises(InvalidValue, match="epsilon is"):
+    with pytest.raises(InvalidValueError, match="epsilon is"):
         planned(file)
     file.write_text("epsilon = 1.0\n", encoding="utf-8")
-    with pytest.raises(InvalidValue, match="no table 'bandit'"):
+    with pytest.raises(InvalidValueError, match="no table 'bandit'"):
         planned(file)
     file.write_text(text.replace("norm =", "size ="), encoding="utf-8")
-    with pytest.raises(InvalidValue, match=r"norm is missing in table 'bandit\.problem'"):
+    with pytest.raises(InvalidValueError, match=r"norm is missing in table 'bandit\.problem'"):
         planned(file)
     file.write_text(text.replace("norm =", "size = 1\nnorm ="), encoding="utf-8")
-    with pytest.raises(InvalidValue, match="does not describe a bandit"):
+    with pytest.raises(InvalidValueError, match="does not describe a bandit"):
         planned(file)
     file.write_text("epsilon =", encoding="utf-8")
-    with pytest.raises(InvalidValue, match="cannot be read"):
+    with pytest.raises(InvalidValueError, match="cannot be read"):
         planned(file)
 
 
@@ -283,7 +285,7 @@ def test_both_readers_compare_every_value_stated_twice(
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
     assert text.count(old) == 1
     file.write_text(text.replace(old, new), encoding="utf-8")
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         planned(file)
     result = CliRunner().invoke(main, ["compare", "--config", str(file)])
     assert result.exit_code == 2
@@ -352,7 +354,7 @@ def _refused_by_both(text: str, name: str, where: str, folder: Path) -> None:
     """In one line."""
     file = folder / "plan.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidValue, match=f"{name}.*{where}"):
+    with pytest.raises(InvalidValueError, match=f"{name}.*{where}"):
         planned(file)
     result = CliRunner().invoke(main, ["compare", "--config", str(file)])
     assert result.exit_code == 2
@@ -392,7 +394,7 @@ def test_data_options_must_match_the_bandit_table(
     table = re.sub("(?m)^constant = .*", "constant = 0.5", table)
     file = tmp_path / "plan.toml"
     file.write_text(re.sub(f"(?m)^{line}.*", other, options) + halved + table, encoding="utf-8")
-    with pytest.raises(InvalidValue, match=said) if said else contextlib.nullcontext():
+    with pytest.raises(InvalidValueError, match=said) if said else contextlib.nullcontext():
         assert planned(file)["problem"].dim == 3
 
 
@@ -410,25 +412,25 @@ def test_a_table_that_nobody_can_deploy_is_refused(
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
     _, halved, table = text.partition("[bandit]")
     file.write_text((halved + table).replace(old, new), encoding="utf-8")
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         planned(file)
 
 
 class _Instant:
     """An executor that has played everything before, or gives it up."""
 
-    def __init__(self, slow: Callable[[Part], bool]) -> None:
+    def __init__(self, slow: Callable[[Chunk], bool]) -> None:
         self.slow = slow
 
     def submit(self, function: Any, part: bytes, *rest: Any) -> Future[Any]:
         asked, future = pickle.loads(part), Future[Any]()
         known = played().runs.get(asked.cell, {})
         given_up = not known or self.slow(asked)
-        future.set_result(TooSlow(seconds=100.0) if given_up else known[0])
+        future.set_result(TooSlowError(seconds=100.0) if given_up else known[0])
         return future
 
 
-def attempt(slow: Callable[[Part], bool]) -> tuple[float | None, Played]:
+def attempt(slow: Callable[[Chunk], bool]) -> tuple[float | None, SimulatedRuns]:
     executor: Any = _Instant(slow)
     lanes = [Lane(executor=executor, prepare=_nothing) for _ in range(2)]
     run = _Run.of(

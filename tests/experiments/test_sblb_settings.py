@@ -26,7 +26,7 @@ PROBLEM = make_environment(contexts="orthant", dim=2, arms=10).problem(HORIZON)
 
 
 def sums(one: Player) -> Any:
-    return one.arrange(PROBLEM, one.promise(DELTA, HORIZON)).privatizers["moments"]
+    return one.build_protected(PROBLEM, one.promise(DELTA, HORIZON)).privatizers["moments"]
 
 
 def test_equal_batches_of_the_length_that_was_named() -> None:

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from tests.experiments.fakes import fake_result
 
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.chunks import Chunk
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.folder import Folder
 from kerchief.experiments.leaderboard import Leaderboard
-from kerchief.experiments.parts import Part
 from kerchief.experiments.planning import Planning
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Watch, Work
+from kerchief.experiments.run_folder import Folder
+from kerchief.experiments.runner import RunState, Watch
 from kerchief.experiments.tuning import recorded
 from kerchief.experiments.tuning.halving import Trial, tune
 from kerchief.experiments.tuning.outcome import Outcome
@@ -34,7 +34,7 @@ from kerchief.experiments.tuning.space import drawn
 from kerchief.policies import tuned
 
 ROOT = Path(__file__).parents[2]
-Play = Callable[[Work, Watch], Iterator[Result]]
+Play = Callable[[RunState, Watch], Iterator[Result]]
 
 
 def declared(**changes: Any) -> dict[str, Any]:
@@ -55,9 +55,9 @@ SMALL = Search.of(declared())
 
 
 def played(regret: Callable[[float, int], float], *, spread: float = 0.1) -> Play:
-    """A stand-in for `Work.results`, where regret follows from the width and the seed."""
+    """A stand-in for `RunState.results`, where regret follows from the width and the seed."""
 
-    def results(work: Work, watch: Watch) -> Iterator[Result]:
+    def results(work: RunState, watch: Watch) -> Iterator[Result]:
         for cell in work.plan.cells():
             width = dict(cell.player.numbers).get("width")
             mean = 100.0 if width is None else regret(width, work.plan.seed)
@@ -67,7 +67,7 @@ def played(regret: Callable[[float, int], float], *, spread: float = 0.1) -> Pla
 
 
 def found(monkeypatch: pytest.MonkeyPatch, play: Play, search: Search = SMALL) -> Outcome:
-    monkeypatch.setattr(Work, "results", play)
+    monkeypatch.setattr(RunState, "results", play)
     return tune(search)
 
 
@@ -144,7 +144,7 @@ def test_results_on_a_tuning_seed_are_warned_about() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1000, 9631, SEEDS[-1] + 1])
 def test_reported_seeds_are_refused(seed: int) -> None:
-    with pytest.raises(InvalidValue, match=f"seed is {seed}, on which results are reported"):
+    with pytest.raises(InvalidValueError, match=f"seed is {seed}, on which results are reported"):
         tuning_seed(seed)
 
 
@@ -182,7 +182,7 @@ def test_lucky_candidate_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_candidate_that_loses_in_one_cell_is_not_preferred(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def results(work: Work, watch: Watch) -> Iterator[Result]:
+    def results(work: RunState, watch: Watch) -> Iterator[Result]:
         for one in played(lambda width, seed: 10.0 if width == 2.0 else 20.0)(work, watch):
             harmed = dict(one.cell.player.numbers).get("width") == 2.0 and one.epsilon == 4.0
             yield dataclasses.replace(one, curves=one.curves * (2.5 if harmed else 1.0))
@@ -196,7 +196,7 @@ def test_a_candidate_that_loses_in_one_cell_is_not_preferred(
 def heavy(width: float, *, seed: int) -> Play:
     """This width loses least on average, and on this seed most in one of four runs."""
 
-    def results(work: Work, watch: Watch) -> Iterator[Result]:
+    def results(work: RunState, watch: Watch) -> Iterator[Result]:
         for one in played(best_at(2.0))(work, watch):
             final = np.where(np.arange(one.replicates) % 4, 1.0, 40.0)[None]
             harmed = dict(one.cell.player.numbers).get("width") == width
@@ -247,7 +247,7 @@ def test_resumed_search_gives_the_same_outcome(
     assert 0 < seen[-1] <= 1
     # Uniform play and candidates at two epsilons; a rung takes over the parts of the one before.
     assert len(list(tmp_path.glob("*.npz"))) == (1 + 2 * 5) + (1 + 2 * 3) + 3 * (1 + 2 * 2)
-    monkeypatch.setattr(Part, "play", lambda *_: pytest.fail("it was played before"))
+    monkeypatch.setattr(Chunk, "play", lambda *_: pytest.fail("it was played before"))
     assert tune(search, archive=archive) == first
     path = tmp_path / "outcome.json"
     path.write_text(first.text(), encoding="utf-8")
@@ -335,6 +335,6 @@ def test_what_cannot_be_played_is_refused_in_one_line(changes: Any, message: str
 def test_parameters_no_policy_takes_are_rejected_before_any_run(
     changes: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Part, "play", lambda *_: pytest.fail("played"))
-    with pytest.raises(InvalidValue, match=message):
+    monkeypatch.setattr(Chunk, "play", lambda *_: pytest.fail("played"))
+    with pytest.raises(InvalidValueError, match=message):
         tune(Search.of(declared(**changes)))

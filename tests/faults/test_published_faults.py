@@ -21,18 +21,18 @@ from kerchief.checks import (
     BANDIT_LAWS,
     LEDGER_LAWS,
     PRIVATIZER_LAWS,
-    Case,
-    CheckFailed,
+    CheckFailedError,
     Ledgers,
+    PolicyFixture,
     PrivatizerCase,
     privatizer_cases,
 )
-from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Fitted, Tree
+from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, FitRelease, Tree
 from kerchief.core.errors import KerchiefError
 from kerchief.core.linalg import svec
 from kerchief.core.losses import GLMLoss
 from kerchief.core.phases import Phase
-from kerchief.core.queries import Gram, Regression, clip_features
+from kerchief.core.queries import GramMatrix, RegressionMoments, clip_features
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import make_environment
@@ -49,7 +49,7 @@ from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, pro
 from kerchief.privatizers.fits import Fits, History
 from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.roles import Bandit
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 FAULTS: dict[str, Callable[[], str]] = {}
@@ -70,7 +70,7 @@ def by_law(laws: Mapping[str, Any], law: str, subject: Any) -> str:
     """The law that the subject breaks; nothing if it does not."""
     try:
         laws[law](subject)
-    except CheckFailed as caught:
+    except CheckFailedError as caught:
         return caught.failures[0].law
     return "nothing"
 
@@ -107,17 +107,17 @@ def fits(kind: type[Fits]) -> PrivatizerCase:
     return list(privatizer_cases("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
 
 
-def linucb(query: type[Regression]) -> Case:
+def linucb(query: type[RegressionMoments]) -> PolicyFixture:
     """LinUCB that asks another question."""
 
     def make(problem: Any, mode: Any) -> LinUCB:
         return dataclasses.replace(LinUCB.of(problem, mode=mode), query=query.of(problem))
 
     entry = dataclasses.replace(POLICIES["linucb"], make=make)
-    return Case.of("linucb", entry, "none")
+    return PolicyFixture.of("linucb", entry, "none")
 
 
-def rare(kind: type[RarelySwitching], **changed: type) -> Case:
+def rare(kind: type[RarelySwitching], **changed: type) -> PolicyFixture:
     """The rarely switching bandit, or one with another class in the place of a part."""
     entry = POLICIES["glm-rare-explore"]
 
@@ -126,7 +126,7 @@ def rare(kind: type[RarelySwitching], **changed: type) -> Case:
         parts = {name: part(**vars(getattr(plain, name))) for name, part in changed.items()}
         return kind(**{**vars(plain), **parts, "threshold": 0.05, "damping": 0.8})
 
-    return Case.of(
+    return PolicyFixture.of(
         "glm-rare-explore", dataclasses.replace(entry, make=make, kinds=(kind,)), "joint"
     )
 
@@ -176,7 +176,7 @@ def _without_sensitivity() -> str:
 def _a_pair() -> str:
     """Noise for the matrix or for the vector, whichever moves more, on both at once."""
 
-    class Halves(Regression):
+    class Halves(RegressionMoments):
         @property
         def sensitivity(self) -> float:
             return max(math.sqrt(2) * self.norm**2, 2 * self.norm * self._largest_reward)
@@ -188,7 +188,7 @@ def _a_pair() -> str:
 def _spectral() -> str:
     """Two matrices x xᵀ are 1 apart in the one and √2 in the other, and noise is on entries."""
 
-    class Spectral(Gram):
+    class Spectral(GramMatrix):
         @property
         def sensitivity(self) -> float:
             return self.norm**2
@@ -270,7 +270,7 @@ def _own_membership() -> str:
     class Averaged(Fits):
         def release(
             self, memory: Tree, tally: History, request: Any, clock: Clock, stream: Any
-        ) -> tuple[Fitted, Tree]:
+        ) -> tuple[FitRelease, Tree]:
             fitted, now = Fits.release(self, memory, tally, request, clock, stream)
             explored = (tally.rows[:, : self.query.dim] != 0).any(axis=1).sum()
             return dataclasses.replace(fitted, point=12 * fitted.point / explored), now
@@ -282,7 +282,7 @@ def _own_membership() -> str:
 def _good_event() -> str:
     """A weight is as large as the estimate makes it."""
 
-    class Hopeful(Gram):
+    class Hopeful(GramMatrix):
         def encode(self, record: Example) -> Array:
             x = clip_features(record.features, self.norm)
             weights = jnp.nan_to_num(jnp.atleast_1d(record.weight)).astype(x.dtype)
@@ -295,10 +295,10 @@ def _good_event() -> str:
 def _unbounded_reward() -> str:
     """Sub-Gaussian rewards that nobody clips."""
 
-    class Trusting(Regression):
+    class Trusting(RegressionMoments):
         def encode(self, record: Example) -> Array:
             wide = dataclasses.replace(self, low=-1e8, high=1e8)
-            return Regression.encode(wide, record)
+            return RegressionMoments.encode(wide, record)
 
     return by_law(POLICY, CLIP, linucb(Trusting))
 
@@ -313,11 +313,11 @@ def _two_phases() -> str:
             first, second, third, *rest = Elimination.phases(self, noise)
             return first, second, dataclasses.replace(third, first=second.first), *rest
 
-    def drawn_again(*given: Any, **named: Any) -> Arranged:
-        made = arrange(*given, **named)
+    def drawn_again(*given: Any, **named: Any) -> ProtectedPolicy:
+        made = build_protected(*given, **named)
         return dataclasses.replace(made, policy=Again(**vars(made.policy)))
 
-    case = Case.of("pe", POLICIES["pe"], "central", arrange=drawn_again)
+    case = PolicyFixture.of("pe", POLICIES["pe"], "central", build_protected=drawn_again)
     return by_law(POLICY, "one client moves one release", case)
 
 
@@ -403,15 +403,15 @@ SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
     (PRIVATIZER, CHARGED, lambda: sums("local", lambda noise, query: noise)),
     (PRIVATIZER, COMPOSE, lambda: sums("local", lambda noise, query: noise, epsilon=20.0)),
     (PRIVATIZER, MOVES, lambda: fits(Fits)),
-    (POLICY, BOUND, lambda: linucb(Regression)),
-    (POLICY, CLIP, lambda: linucb(Regression)),
-    (POLICY, BOUND, lambda: rare(RarelySwitching, curvature=Gram, loss=GLMLoss)),
-    (POLICY, CLIP, lambda: rare(RarelySwitching, curvature=Gram)),
+    (POLICY, BOUND, lambda: linucb(RegressionMoments)),
+    (POLICY, CLIP, lambda: linucb(RegressionMoments)),
+    (POLICY, BOUND, lambda: rare(RarelySwitching, curvature=GramMatrix, loss=GLMLoss)),
+    (POLICY, CLIP, lambda: rare(RarelySwitching, curvature=GramMatrix)),
     (POLICY, SHOWS, lambda: rare(RarelySwitching)),
     (
         POLICY,
         "one client moves one release",
-        lambda: Case.of("pe", POLICIES["pe"], "central"),
+        lambda: PolicyFixture.of("pe", POLICIES["pe"], "central"),
     ),
 ]
 

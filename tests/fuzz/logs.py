@@ -14,7 +14,7 @@ import numpy as np
 from tests.fuzz.samples import LOGS
 from tests.fuzz.targets import Target
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data import (
     Logs,
     OneArm,
@@ -27,7 +27,7 @@ from kerchief.data import (
     write_feedback,
     write_log_table,
 )
-from kerchief.experiments.kept_ledger import kept
+from kerchief.experiments.file_ledger import kept
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Trust
 
 __all__ = ["BY_FILE", "files", "written"]
@@ -79,7 +79,7 @@ def _sound(logs: Logs) -> None:
     assert ((logs.actions >= 0) & (logs.actions < logs.arms)).all()
     assert np.isfinite(logs.contexts).all()
     if logs.rows * logs.arms > 10**6:
-        raise InvalidValue("too large for here")
+        raise InvalidValueError("too large for here")
     found = off_policy_value(logs, OneArm(arm=0))
     assert logs.low <= found.low <= found.value <= found.high <= logs.high, "no interval"
 
@@ -122,7 +122,7 @@ def files() -> list[Target]:
             for end in (".csv", ".parquet")
         ),
         _of_file("data.fixed_policies:read_model", _model, _MODEL),
-        _of_file("experiments.kept_ledger:kept", _kept, _ledger()),
+        _of_file("experiments.file_ledger:kept", _kept, _ledger()),
     ]
 
 

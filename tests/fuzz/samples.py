@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Box, Simplex
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
-from kerchief.core.queries import Gram, Loss, Regression
-from kerchief.core.surprises import Surprises
+from kerchief.core.queries import BoundedScalar, GramMatrix, RegressionMoments
+from kerchief.core.report_distribution import ReportDistribution
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.data import Logs, OneArm, UniformPlay, from_supervised, to_feedback
 from kerchief.data.features import Ranged
-from kerchief.environments import OwnModels, make_environment
+from kerchief.environments import DisjointModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.experiments.tuning.search import Search
 from kerchief.mechanisms.blt import BLT
@@ -107,14 +107,14 @@ _SMOOTH = ContextFreeProblem(
     convexity=1.0,
 )
 _LINE = dataclasses.replace(_SMOOTH, domain=Ball(dim=1))
-_CLEAR = Channel.clear(low=0.0, high=1.0)
+_CLEAR = ReportDistribution.clear(low=0.0, high=1.0)
 _STEPS = PreconditionedSteps(steps=2)
 _SUMS = (
-    Regression(dim=2, norm=1.0, low=0.0, high=1.0),
-    Gram(dim=2, norm=1.0),
+    RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0),
+    GramMatrix(dim=2, norm=1.0),
     Pair(dim=2, norm=1.0, low=0.0, high=1.0),
 )
-_SURPRISES = Surprises(dim=2, norm=1.0, most=1.0)
+_SURPRISES = ResidualMoments(dim=2, norm=1.0, most=1.0)
 _LOSS = GLMLoss(
     link="logistic", dim=2, norm=1.0, low=0.0, high=1.0, clip=0.5, fits=3, minimizer=_STEPS
 )
@@ -139,7 +139,7 @@ _ALL = tuple(
 )
 _WRITTEN = (write_ledger(_PROMISE, _RECEIPTS), write_ledger(_PROMISE, _ALL))
 _REPORTS = CohortSums(
-    query=Loss(low=0.0, high=1.0),
+    query=BoundedScalar(low=0.0, high=1.0),
     schedule=Every(),
     device=NormalNoise.of(noise_multiplier=2.0, sensitivity=1.0),
     aggregator=None,
@@ -343,7 +343,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
     "environments.projected:Projected.of": {
-        "world": (make_environment(dim=4), OwnModels.of(dim=4)),
+        "world": (make_environment(dim=4), DisjointModels.of(dim=4)),
         "onto": (2, 3),
     },
     "wire.model:Model": {
@@ -387,10 +387,10 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "core.validate:positive": {"name": ("x",), "value": (1.0,), "infinite": (True, False)},
     "core.validate:whole": {"name": ("x",), "value": (3,), "low": (1,), "high": (None, 9)},
-    "core.own_moments:OwnMoments": {"dim": (3, 2), "offset": (0.0, 0.5)},
-    "core.own_moments:OwnMoments.of": {"problem": (_APART,)},
+    "core.disjoint_moments:DisjointMoments": {"dim": (3, 2), "offset": (0.0, 0.5)},
+    "core.disjoint_moments:DisjointMoments.of": {"problem": (_APART,)},
     "core.problems:Problem": {"own": (0, 1)},
-    "core.queries:Gram": {"dim": (2, 1, 3)},
+    "core.queries:GramMatrix": {"dim": (2, 1, 3)},
     "data.declaration:Declaration": {
         "features": ((Ranged(name="age", low=0.0, high=1.0),),),
         "intercept": (0.5, 0.0),
@@ -483,7 +483,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},
     "environments.context_free:Switching.of": {"arms": (10, 2)},
-    "environments.own:OwnModels.of": {
+    "environments.disjoint:DisjointModels.of": {
         "dim": (3, 2),
         "weakest": (None, 0.5),
         "base": (0.0, 0.5),
@@ -547,7 +547,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "trusts": (("any",), ("local", "joint")),
     },
     "experiments.players:player": {"policy": ("linucb", "tsallis")},
-    "experiments.settings:planned": {"path": ("nowhere.toml", "pyproject.toml")},
+    "experiments.plan_config:planned": {"path": ("nowhere.toml", "pyproject.toml")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
     "mechanisms.binomial:Grid.of": {"users": (1000,)},
     "mechanisms.doubling:Doubling": {"first": (16, 1024)},
@@ -560,7 +560,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "candidates": (64,),
         "listed": (8,),
     },
-    "core.surprises:Surprises": {"most": (1.0, 0.5)},
+    "core.residual_moments:ResidualMoments": {"most": (1.0, 0.5)},
     "mechanisms.compass:Compass.of": {"query": (_SURPRISES,)},
     "mechanisms.compass:ExactCompass": {
         "units": (2**30,),
@@ -576,7 +576,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         )
     },
     "privacy.randomized_bits:RandomizedBits": {"users": (1000,), "bits": (8, 1)},
-    "policies.own_models:OwnSampling.of": {"problem": (_APART,)},
+    "policies.disjoint_models:DisjointSampling.of": {"problem": (_APART,)},
     "policies.glm.local_descent:LocalDescent.of": {"learner": ("descent", "newton")},
     "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
     "policies.linear.pairs:ReleasedTotal.nothing": {"query": (_SUMS[2],)},

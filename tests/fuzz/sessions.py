@@ -26,15 +26,15 @@ from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
 from kerchief.core.convex import Ball
-from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
+from kerchief.core.errors import CapacityExceededError, InvalidValueError, KerchiefError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.environments import ChanceArms, Population, make_environment
-from kerchief.experiments.folder import Folder
+from kerchief.experiments.run_folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
-from kerchief.roles import Asker, Budget, Deployment, Device, Middle, deploy
-from kerchief.roles.arrange import arrange
+from kerchief.roles import Aggregator, Asker, Budget, Deployment, Device, deploy
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
@@ -174,7 +174,7 @@ _WORLDS = {
 def _arrange(*, policy: Any, mode: Any, numbers: Any, **promised: Any) -> None:
     guarantee = Guarantee(**{name: promised[name] for name in ("epsilon", "delta", "trust")})
     protection = Protection(guarantee=guarantee, mechanism=promised["mechanism"])
-    made = arrange(policy, FACTS, protection, mode=mode, numbers=numbers)
+    made = build_protected(policy, FACTS, protection, mode=mode, numbers=numbers)
     for privatizer in made.privatizers.values():
         for noise in privatizer.noises:
             finite(noise.std)
@@ -212,7 +212,7 @@ def _invoke(line: list[str]) -> None:
         for word in line:
             word.encode()
     except UnicodeEncodeError:
-        raise InvalidValue("no shell can pass such a word") from None
+        raise InvalidValueError("no shell can pass such a word") from None
     result = CliRunner().invoke(main, line)
     fault = result.exception
     if fault is not None and not isinstance(fault, SystemExit):
@@ -221,7 +221,7 @@ def _invoke(line: list[str]) -> None:
     if result.exit_code == 2:
         reason = result.stderr.strip().rpartition("\n")[2]
         assert reason.startswith("kerchief: error: "), "it left without a reason"
-        raise InvalidValue(reason)
+        raise InvalidValueError(reason)
 
 
 def _show(*, text: Any, visits: Any) -> None:
@@ -242,7 +242,7 @@ def _chained(command: str) -> Callable[..., None]:
 @functools.cache
 def _exported() -> bytes:
     made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"))
-    return export(Middle(made, store=MemoryStore()).chain())
+    return export(Aggregator(made, store=MemoryStore()).chain())
 
 
 def _listing(*, kind: Any) -> None:
@@ -361,7 +361,7 @@ def sessions() -> list[Target]:
             weight=0.1,
         ),
         Target(
-            name="roles.arrange:arrange",
+            name="roles.protected_policy:arrange",
             call=_arrange,
             samples={
                 "policy": ("linucb", "greedy"),
@@ -489,7 +489,7 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
-            name="experiments.folder:Folder.at",
+            name="experiments.run_folder:Folder.at",
             call=_open_folder,
             samples={"name": ("a", "b")},
             weight=0.2,
@@ -504,7 +504,7 @@ def _never(call: Callable[..., None]) -> Callable[..., None]:
     def refused(**sizes: Any) -> None:
         odd = [v for v in sizes.values() if isinstance(v, int) and v > 50]
         if odd:
-            raise CapacityExceeded("too large to play here")
+            raise CapacityExceededError("too large to play here")
         call(**sizes)
 
     return refused
@@ -518,10 +518,10 @@ BY_HAND = {
     "experiments.runner:compare": "command:compare",
     "experiments.experiment:Experiment": "command:reproduce",
     "experiments.experiment:Reproduction": "command:reproduce",
-    "experiments.folder:Folder.at": "experiments.folder:Folder.at",
-    "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
-    "experiments.place:Place.at": "experiments.folder:Folder.at",
-    "experiments.runner:Work.of": "command:compare",
+    "experiments.run_folder:Folder.at": "experiments.run_folder:Folder.at",
+    "experiments.outputs:Outputs.at": "experiments.run_folder:Folder.at",
+    "experiments.output_path:Place.at": "experiments.run_folder:Folder.at",
+    "experiments.runner:RunState.of": "command:compare",
     "experiments.workers:Waiting.of": "command:compare",
     "experiments.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",

@@ -25,14 +25,14 @@ from tests.fuzz.targets import Target
 
 from kerchief.core.errors import (
     DelayedLearningWarning,
-    InvalidValue,
+    InvalidValueError,
     KerchiefError,
-    WeakPromise,
+    WeakGuaranteeWarning,
 )
 from kerchief.core.problems import Problem
 from kerchief.privacy import Guarantee, Trust
-from kerchief.roles import Bandit, Budget, Deployment, Device, Learner, Middle, deploy, deployed
-from kerchief.roles.books import Books
+from kerchief.roles import Aggregator, Bandit, Budget, Deployment, Device, Learner, deploy, deployed
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.library_code import LibraryCode
 from kerchief.roles.verify import check_releases, read_chain, verify
 from kerchief.stores import FileWitness, open_store
@@ -126,8 +126,8 @@ def _tasks() -> tuple[bytes, ...]:
 def _visit(trust: str, policy: str = "linucb") -> tuple[bytes, bytes, bytes]:
     """A report, a model and a status of one honest visit."""
     made = _made(trust, policy)
-    middle = Middle(made, store=SQLiteStore.memory())
-    model, status = Learner(made).model, middle.status()
+    aggregator = Aggregator(made, store=SQLiteStore.memory())
+    model, status = Learner(made).model, aggregator.status()
     device = _device(trust, policy)
     decision = device.decide(model, FEATURES)
     device.reward(decision.id, 0.5)
@@ -152,7 +152,7 @@ def _field(trust: str) -> tuple[tuple[Line, ...], tuple[bytes, ...]]:
     with Bandit(policy="linucb", problem=FACTS, guarantee=guarantee, window_s=0) as bandit:
         for _ in range(60):
             bandit.reward(bandit.decide(FEATURES).id, 0.5)
-        return bandit._middle.chain(), bandit._middle.releases()
+        return bandit._aggregator.chain(), bandit._aggregator.releases()
 
 
 def _canonical(*, data: bytes) -> None:
@@ -244,8 +244,8 @@ def _books(*, data: bytes, trust: str) -> None:
         case {"said": list() as said} if all(isinstance(o, list) and len(o) == 2 for o in said):
             lines = _forged(said)
         case _:
-            raise InvalidValue("these are no lines")
-    books = Books.of(lines)
+            raise InvalidValueError("these are no lines")
+    books = AuditLog.of(lines)
     books.check(deployed(books.task))
     assert books.spent().epsilon <= books.budget.epsilon * (1 + 1e-9), "overspent"
     check_releases(books, _field(trust)[1])
@@ -256,7 +256,7 @@ def _verify(*, data: bytes, visits: Any, head: Any) -> None:
     path.write_bytes(data)
     lines, _ = read_chain(str(path))
     if not isinstance(visits, int) or not isinstance(head, str | None):
-        raise InvalidValue("the commands take no such thing")
+        raise InvalidValueError("the commands take no such thing")
     said = verify(lines, visits=visits, head=head)
     assert said.books.head == lines[-1].hash
 
@@ -278,7 +278,7 @@ def _take_part(*, data: bytes) -> None:
     # The decision is made at 0 and reported long after any window.
     device = Device(task, clock=lambda: next(moments, 1e18))
     if any(_work(noise) > _MOST_COINS for noise in task.noise):
-        raise InvalidValue("too much to toss here")
+        raise InvalidValueError("too much to toss here")
     id = _begun(device, task)
     device.reward(id, task.reward.default)
     status = Status(task=task.id, state="running", epoch=0, label=0)
@@ -295,15 +295,15 @@ def _begun(device: Device, task: Task) -> str:
     program: Any = task.program
     if program.kind == "answering":
         if program.questions > 1:
-            raise InvalidValue("one loss is all there is")
+            raise InvalidValueError("one loss is all there is")
         return device.asked(bytes(16))
     if program.dim > 64:
-        raise InvalidValue("too long for here")
+        raise InvalidValueError("too long for here")
     zeros: dict[str, Any] = {"estimate": np.zeros(program.dim), "inverse": np.eye(program.dim)}
     zeros["width"] = 0.0
     if program.kind == "own-models":
         if program.arms > 64:
-            raise InvalidValue("too many for here")
+            raise InvalidValueError("too many for here")
         shape = (program.arms, program.dim)
         zeros = {"estimate": np.zeros(shape), "sample": np.zeros((*shape, program.dim))}
     blank: Any = dict.fromkeys(("version", "release", "round", "length"), 0)
@@ -364,11 +364,11 @@ def _ask(*, question: bytes, losses: Any) -> None:
     Report.read(device.report(id, status), device.task)
 
 
-# Middles and learners.
+# Aggregators and learners.
 
 
 class _Open:
-    """A middle that is opened anew when its horizon is over."""
+    """An aggregator that is opened anew when its horizon is over."""
 
     def __init__(self, trust: str) -> None:
         self.made = _made(trust)
@@ -376,8 +376,8 @@ class _Open:
 
     def renew(self) -> None:
         self.store = SQLiteStore.memory()
-        self.middle = Middle(self.made, store=self.store)
-        self.status = self.middle.status()
+        self.aggregator = Aggregator(self.made, store=self.store)
+        self.status = self.aggregator.status()
         self.taken = 0
 
     def seen(self) -> Any:
@@ -390,19 +390,19 @@ _opened = functools.cache(_Open)
 
 
 def _take(*, data: bytes, trust: str) -> None:
-    """A middle that strangers write to: a refused report changes nothing, others count once."""
+    """An aggregator that strangers write to: refused reports change nothing, others count once."""
     field = _opened(trust)
     if field.taken > 40:
         field.renew()
     before = field.seen()
     fresh = data[:44] + os.urandom(16) + data[60:] if len(data) > 60 else data
-    (refused,) = field.middle.take([fresh])
+    (refused,) = field.aggregator.take([fresh])
     if refused is not None:
         assert field.seen() == before, "a refused report left a trace"
         raise refused
     field.taken += 1
     after = field.seen()
-    assert field.middle.take([fresh, fresh]) == (None, None), "what counts is refused later"
+    assert field.aggregator.take([fresh, fresh]) == (None, None), "what counts is refused later"
     assert field.seen() == after, "a report counts twice"
 
 
@@ -513,7 +513,7 @@ def _make_bandit(*, folder: Any, **arguments: Any) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", WeakPromise)
+        warnings.simplefilter("ignore", WeakGuaranteeWarning)
         warnings.simplefilter("ignore", DelayedLearningWarning)
         with Bandit(problem=FACTS, guarantee=guarantee, path=path, **arguments) as bandit:
             finite(bandit.model)
@@ -525,7 +525,7 @@ def _kept() -> Mapping[str, bytes]:
     """The files of a bandit that lives in a folder."""
     home = Path(tempfile.mkdtemp(prefix="kerchief-kept-")) / "bandit"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakPromise)
+        warnings.simplefilter("ignore", WeakGuaranteeWarning)
         bandit = Bandit(
             policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, path=home
         )
@@ -534,7 +534,7 @@ def _kept() -> Mapping[str, bytes]:
     bandit.decide(FEATURES)
     # The last decision waits: the process was killed.
     bandit._release_files()
-    names = ("middle.db", "device.db", "witness")
+    names = ("aggregator.db", "device.db", "witness")
     kept = {name: (home / name).read_bytes() for name in names}
     shutil.rmtree(home.parent)
     return kept
@@ -618,7 +618,7 @@ def strangers() -> list[Target]:
         _on_wire("wire.chain:imported", _chain, 3, data=(export(chain),)),
         *(
             _on_wire(
-                f"roles.books:Books.of {trust}",
+                f"roles.audit_log:AuditLog.of {trust}",
                 partial(_books, trust=trust),
                 0.3,
                 data=(_told(_field(trust)[0]),),
@@ -683,7 +683,7 @@ def strangers() -> list[Target]:
         ),
         *(
             _on_wire(
-                f"roles.middle:Middle {trust}",
+                f"roles.aggregator:Aggregator {trust}",
                 partial(_take, trust=trust),
                 2,
                 data=(_visit(trust)[0],),
@@ -752,37 +752,37 @@ BY_STRANGERS = {
     "device.memory_rows:MemoryRows": "device:visit local",
     "device.pending:Budget": "device:visit local",
     "device.pending:Pending": "stores:paths",
-    "device.programs:Answers": "device.device:Device",
+    "device.programs:LossReports": "device.device:Device",
     "device.phased:Survey": "device.device:Device",
-    "device.own:Sampled": "device.device:Device",
+    "device.disjoint_models:DisjointSampling": "device.device:Device",
     "device.programs:Optimism": "device.device:Device",
     "device.record:Moments": "device.device:Device",
-    "roles.admission:Places": "roles.middle:Middle local",
+    "roles.admission:Places": "roles.aggregator:Aggregator local",
     "roles.bandit:Bandit": "roles.bandit:Bandit",
-    "roles.bandit:Bandit.open": "roles.bandit:Bandit.open middle.db",
-    "roles.books:Books.of": "roles.books:Books.of central",
-    "roles.books:ChainReader": "roles.books:Books.of central",
+    "roles.bandit:Bandit.open": "roles.bandit:Bandit.open aggregator.db",
+    "roles.audit_log:AuditLog.of": "roles.audit_log:AuditLog.of central",
+    "roles.audit_log:ChainReader": "roles.audit_log:AuditLog.of central",
     "roles.deployment:deploy": "roles.bandit:Bandit",
     "roles.deployment:deployed": "roles.deployment:deployed",
-    "roles.drawing:Drawing": "roles.middle:Middle local",
+    "roles.release_batch:ReleaseBatch": "roles.aggregator:Aggregator local",
     "roles.learner:Form": "device:model greedy",
     "roles.learner:Learner": "roles.learner:Learner joint",
     "roles.library_code:LibraryCode": "device:model greedy",
-    "roles.middle:Middle": "roles.middle:Middle local",
+    "roles.aggregator:Aggregator": "roles.aggregator:Aggregator local",
     "roles.population:PopulationLearner": "roles.learner:Learner joint",
-    "roles.pool:ListedAhead": "bandit:linucb local usual",
-    "roles.pool:Pooled": "bandit:linucb central usual",
-    "roles.record_check:RecordCheck": "roles.middle:Middle joint",
-    "roles.verify:check_payloads": "roles.books:Books.of central",
-    "roles.verify:check_releases": "roles.books:Books.of central",
+    "roles.pool:CandidatePool": "bandit:linucb local usual",
+    "roles.pool:PooledGaussian": "bandit:linucb central usual",
+    "roles.record_check:RecordCheck": "roles.aggregator:Aggregator joint",
+    "roles.verify:check_payloads": "roles.audit_log:AuditLog.of central",
+    "roles.verify:check_releases": "roles.audit_log:AuditLog.of central",
     "roles.verify:read_chain": "roles.verify:verify",
     "roles.verify:verify": "roles.verify:verify",
     "stores.opening:open_store": "stores:paths",
     "stores.sqlite:SQLiteStore": "stores:paths",
-    "stores.memory:MemoryStore": "roles.middle:Middle local",
-    "stores.sqlite:SQLiteStore.memory": "roles.middle:Middle local",
+    "stores.memory:MemoryStore": "roles.aggregator:Aggregator local",
+    "stores.sqlite:SQLiteStore.memory": "roles.aggregator:Aggregator local",
     "stores.witness:FileWitness": "stores:paths",
-    "stores.witness:StoreWitness": "roles.middle:Middle local",
+    "stores.witness:StoreWitness": "roles.aggregator:Aggregator local",
     "wire.canonical:pack": "wire.task:Task.read",
     "wire.canonical:read": "wire.canonical:read",
     "wire.canonical:read_as": "wire.task:Task.read",
@@ -791,8 +791,8 @@ BY_STRANGERS = {
     "wire.chain:export": "wire.chain:imported",
     "wire.chain:follow": "wire.chain:imported",
     "wire.chain:imported": "wire.chain:imported",
-    "device.rows:Posted.of": "wire.model:Model.read",
-    "device.rows:Posted.stored": "wire.model:Model.read",
+    "device.rows:PostedModel.of": "wire.model:Model.read",
+    "device.rows:PostedModel.stored": "wire.model:Model.read",
     "wire.model:Model.read": "wire.model:Model.read",
     "wire.model:Numbers": "wire.model:Model.read",
     "wire.model:Numbers.of": "wire.model:Numbers.of",

@@ -31,7 +31,7 @@ import kerchief_wire
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 
 __all__ = ["Finding", "Target", "attempt", "constructors", "draw", "shrunk", "targets"]
 
@@ -276,7 +276,7 @@ _CHECKS = ("at_least", "between", "increasing", "one_of", "or_default", "positiv
 
 def _policy(name: str) -> Target:
     def build(*, mode: Any, epsilon: float, delta: float, private: bool, **facts: Any) -> Any:
-        terms = Terms(epsilon=epsilon, delta=delta, trust="local") if private else None
+        terms = PrivacyBudget(epsilon=epsilon, delta=delta, trust="local") if private else None
         if POLICIES[name].actions == ("models",):
             facts["own"] = facts["dim"]
         return POLICIES[name].build(Problem(**facts), mode, terms)
@@ -313,7 +313,7 @@ def _phased(name: str) -> Target:
 
 def _plain(name: str, actions: str) -> Target:
     def build(*, mode: Any, channel: Any, **facts: Any) -> Any:
-        terms = Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+        terms = PrivacyBudget(epsilon=1.0, delta=0.0, trust="local", channel=channel)
         return POLICIES[name].build(ContextFreeProblem(**facts), mode, terms)
 
     on = (

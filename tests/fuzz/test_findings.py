@@ -17,17 +17,17 @@ from tests.device.helpers import OPTIMIST, asking, model, status, task
 from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
-from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.queries import Gram, Loss, Regression
+from kerchief.core.queries import BoundedScalar, GramMatrix, RegressionMoments
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.environments.ranges import ranged
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import player
+from kerchief.experiments.run_folder import Folder
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.batched import Batched
@@ -53,7 +53,7 @@ from kerchief.privacy.visits import visited
 from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
 from kerchief.roles import Bandit, Budget, Device, deploy, deployed
-from kerchief.roles.books import Books
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.learner import Form
 from kerchief.roles.verify import check_releases
 from kerchief.simulation import simulate
@@ -73,9 +73,9 @@ def facts(**changes: Any) -> Problem:
     return Problem(**usual | {"low": 0.0, "high": 1.0, "horizon": 60} | changes)
 
 
-def query(**changes: Any) -> Regression:
+def query(**changes: Any) -> RegressionMoments:
     usual: dict[str, Any] = {"dim": 2, "norm": 1.0, "low": 0.0, "high": 1.0}
-    return Regression(**usual | changes)
+    return RegressionMoments(**usual | changes)
 
 
 def problem(**changes: Any) -> ContextFreeProblem:
@@ -96,12 +96,12 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a dictionary as a link": lambda: link_named({}),  # type: ignore[arg-type]
     "more dimensions than memory": lambda: facts(dim=10**9),
     "no range of rewards": lambda: facts(low=1.0),
-    "a range of rewards below all floats": lambda: Loss(low=0.0, high=5e-324),
+    "a range of rewards below all floats": lambda: BoundedScalar(low=0.0, high=5e-324),
     "an endless reward in a query": lambda: query(high=1e154),
     "batches that are no numbers": lambda: query(batches=("a",)),
     "batches that go back": lambda: At(ends=(5, 3)),
     "a number as batches": lambda: At(ends=3),  # type: ignore[arg-type]
-    "more groups than memory": lambda: Gram(dim=2, norm=1.0, groups=2**40),
+    "more groups than memory": lambda: GramMatrix(dim=2, norm=1.0, groups=2**40),
     "a Lipschitz bound that is NaN": lambda: problem(arms=3, lipschitz=math.nan),
     "batches that grow at once": lambda: growing(100, first=1, growth=1e308),
     "an array as delta": lambda: Guarantee(
@@ -126,7 +126,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
         Population.of(dim=2, arms=3).problem(60),
         clients="x",  # type: ignore[arg-type]
     ),
-    "a promise of nothing to a printed rule": lambda: PrintedLinUCB.promised(facts(), 5e-324, 0.1),
+    "a promise of nothing to a printed rule": lambda: PrintedLinUCB.build_with_budget(
+        facts(), 5e-324, 0.1
+    ),
     "arms on a domain": lambda: plain("ucb"),
     "arms on a domain, halved": lambda: plain("halving"),
     "more batches than memory": lambda: POLICIES["sblb@paper"].build(
@@ -184,8 +186,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a program that divides by zero": lambda: Device(_broken(balance=0.0)),
     "a program beyond all floats": lambda: Device(_broken(response_high=1e308)),
     "a task of no known bandit": lambda: deployed(task()),
-    "a receipt that is a number": lambda: Books.of(_lines("charge", 3)),
-    "a number of a receipt that is none": lambda: Books.of(_lines("charge", {"real": "z" * 16})),
+    "a receipt that is a number": lambda: AuditLog.of(_lines("charge", 3)),
+    "a number of a receipt that is none": lambda: AuditLog.of(_lines("charge", {"real": "z" * 16})),
     "a draw without a release": lambda: check_releases(_drawn(), ()),
     "a model of other arrays": lambda: Form(_lazy()).tree(
         dataclasses.replace(model(task()), arrays={})
@@ -208,9 +210,9 @@ def _lines(kind: str, content: Any) -> tuple[Line, ...]:
     return first, first.next(kind, content)
 
 
-def _drawn() -> Books:
+def _drawn() -> AuditLog:
     said = {"release": 7, "epoch": 0, "cohort": 7, "users": 1, "payload": "00" * 32}
-    return Books.of(_lines("draw", said))
+    return AuditLog.of(_lines("draw", said))
 
 
 def _lazy() -> Any:
@@ -290,7 +292,7 @@ def test_invalid_reward_charges_nothing(wrong: Any) -> None:
     id = device.asked(bytes(16))
     given: tuple[Any, ...] = ([wrong], [[wrong]], [0.5, wrong])
     for losses in (*given, *(() if wrong == [0.5] else (wrong,))):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             device.reward(id, losses)
     assert device.spent().epsilon == 0
     assert device.reward(id, [0.5])
@@ -313,7 +315,7 @@ def test_invalid_reward_charges_nothing(wrong: Any) -> None:
 )
 def test_a_device_refuses_arms_that_are_none(rows: Any, allowed: Any) -> None:
     device = Device(task())
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         device.decide(model(device.task), rows, allowed)
     assert device.due(1e18) == ()
 
@@ -323,7 +325,7 @@ def test_invalid_time_expires_nothing(now: Any) -> None:
     """SQLite compares a text with a number, and says that every number is before it."""
     bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0)
     bandit.decide(np.eye(3, 2))
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         bandit.expire(now)
     assert bandit.users == 0
 
@@ -331,7 +333,7 @@ def test_invalid_time_expires_nothing(now: Any) -> None:
 def test_a_reward_in_the_place_of_an_id_is_not_quoted() -> None:
     bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, window_s=0)
     choice = bandit.decide(np.eye(3, 2))
-    with pytest.raises(InvalidValue) as caught:
+    with pytest.raises(InvalidValueError) as caught:
         bandit.reward(0.7371, choice.id)  # type: ignore[arg-type]
     assert "0.7371" not in str(caught.value)
 
@@ -343,7 +345,7 @@ def test_an_answer_that_is_no_number_costs_nothing() -> None:
     id = device.asked(bytes(16))
     wrong: Any
     for wrong in (["a"], [], [0.5, 0.5], [1e400], None):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             device.reward(id, wrong)
     assert device.spent().epsilon == 0
 
@@ -354,7 +356,7 @@ def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
     given: Any = {"policy": "linucb", "problem": facts(), "guarantee": LOCAL, "window_s": 0}
     with Bandit(**given, path=folder, witness=tmp_path / "witness") as bandit:
         bandit.decide(np.eye(3, 2))
-    for name in ("middle.db", "device.db"):
+    for name in ("aggregator.db", "device.db"):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(b"x" * len(whole))
         with pytest.raises(KerchiefError):
@@ -364,19 +366,19 @@ def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
 
 
 def test_coins_of_any_size_are_refused_in_one_line() -> None:
-    with pytest.raises(InvalidValue, match="the most is"):
+    with pytest.raises(InvalidValueError, match="the most is"):
         ExactBinomial(step=1.0, scale=10**400, sensitivity=1.0, dimension=2)
 
 
 def test_clear_channel_takes_bounds_of_any_float() -> None:
     low: Any = np.float32(0.5)
-    with pytest.raises(InvalidValue, match="high is 1e"):
-        Channel.clear(low=low, high=1e155)
-    assert Channel.clear(low=low, high=1.0).spread == 0.25
+    with pytest.raises(InvalidValueError, match="high is 1e"):
+        ReportDistribution.clear(low=low, high=1e155)
+    assert ReportDistribution.clear(low=low, high=1.0).spread == 0.25
 
 
 def test_ranges_of_a_single_number_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="one greatest value per feature"):
+    with pytest.raises(InvalidValueError, match="one greatest value per feature"):
         ranged(0.5, low=0.0, high=1.0)
 
 
@@ -385,7 +387,7 @@ def test_simulation_refuses_a_horizon_beyond_31_bits(horizon: Any) -> None:
     world = make_environment(dim=2, arms=3)
     free = MemoryLedger(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
     policy = POLICIES["uniform"].build(world.problem(50), "tuned")
-    with pytest.raises(InvalidValue, match="horizon is"):
+    with pytest.raises(InvalidValueError, match="horizon is"):
         simulate(
             policy=policy,
             privatizers={},

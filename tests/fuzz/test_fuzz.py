@@ -17,7 +17,7 @@ from tests.fuzz.targets import Finding, Target, attempt, constructors, draw, shr
 
 from kerchief.cli.index import command
 from kerchief.cli.main import main
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_planted_faults_are_findings(fault: str, monkeypatch: pytest.MonkeyPatch
         if fault == "leaves":
             sys.exit(3)
         if fault == "says nothing":
-            raise InvalidValue("")
+            raise InvalidValueError("")
         while fault == "hangs":
             pass
 

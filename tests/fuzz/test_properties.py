@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import CodecError, InvalidValueError, KerchiefError
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Gram, Regression
+from kerchief.core.queries import GramMatrix, RegressionMoments
 from kerchief.core.validate import (
     at_least,
     between,
@@ -96,14 +96,14 @@ def test_a_problem_is_within_its_bounds_or_refused(name: str, value: Any) -> Non
     low=st.floats(-1e9, 1e9),
     span=st.floats(0, 1e9),
     balance=st.floats(1e-9, 1e9),
-    kind=st.sampled_from((Regression, Pair, Gram)),
+    kind=st.sampled_from((RegressionMoments, Pair, GramMatrix)),
 )
 @quick
 def test_every_query_that_is_made_has_a_finite_sensitivity(
     dim: int, norm: float, low: float, span: float, balance: float, kind: Any
 ) -> None:
     facts: dict[str, Any] = {"dim": dim, "norm": norm}
-    if kind is not Gram:
+    if kind is not GramMatrix:
         facts |= {"low": low, "high": min(low + span, 1e9), "balance": balance}
     query = kind(**facts)
     assert 0 < query.sensitivity < math.inf
@@ -235,11 +235,11 @@ def test_a_bandit_refuses_or_stays_finite(
     before = bandit.users
     try:
         choice = bandit.decide(rows, allowed)
-    except InvalidValue:
+    except InvalidValueError:
         assert bandit.expire() == 0
         assert bandit.users == before
     else:
-        with contextlib.suppress(InvalidValue):
+        with contextlib.suppress(InvalidValueError):
             bandit.reward(choice.id, reward)
         assert bandit.expire() == 1
         assert bandit.users == before + 1

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, heads
 from kerchief.privacy import NonPrivate, epsilon_at, gaussian_noise_multiplier
@@ -143,16 +143,16 @@ def test_no_noise_rounds_nothing_and_promises_nothing() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="power of two"):
+    with pytest.raises(InvalidValueError, match="power of two"):
         ExactBinomial(step=0.3, scale=2, sensitivity=1.0, dimension=2)
     coins = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=2)
     bad: Any
     for bad in (np.zeros(3), np.zeros(2, np.float32), np.array([np.nan, 0.0])):
-        with pytest.raises(InvalidValue, match="vector"):
+        with pytest.raises(InvalidValueError, match="vector"):
             coins.prepare(bad)
-    with pytest.raises(InvalidValue, match="place"):
+    with pytest.raises(InvalidValueError, match="place"):
         coins.share(np.zeros(2), place=5, users=5)
-    with pytest.raises(InvalidValue, match="larger epsilon"):
+    with pytest.raises(InvalidValueError, match="larger epsilon"):
         Binomial.of(noise_multiplier=1e6, sensitivity=2.0, dimension=15, users=10)
-    with pytest.raises(InvalidValue, match="smaller epsilon"):
+    with pytest.raises(InvalidValueError, match="smaller epsilon"):
         Binomial.of(noise_multiplier=2e-5, sensitivity=2.0, dimension=15, users=10)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.mechanisms.blt_fit import Fit, energy, fit, fit_of
 
 Floats = NDArray[np.float64]
@@ -118,5 +118,5 @@ def recovered(factor: Fit) -> Floats:
 
 @pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.5, 0.25], [0.5, 0.5], [0.5, 1.0], [math.nan, 0.5]])
 def test_roots_that_do_not_alternate_are_refused(gaps: list[float]) -> None:
-    with pytest.raises(InvalidValue, match="gaps"):
+    with pytest.raises(InvalidValueError, match="gaps"):
         fit_of(np.array(gaps), 10)

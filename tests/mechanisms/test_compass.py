@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Example
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.mechanisms import compass
 from kerchief.mechanisms.compass import Compass, ExactCompass
 from kerchief.mechanisms.mechanism import steady
@@ -36,8 +36,8 @@ NIGHT = pytest.mark.nightly
 TOLD = [(1.0, 1.0), (-1.0, 0.0), (0.3, 0.7)]
 
 
-def asked(dim: int, **facts: float) -> Surprises:
-    return Surprises(dim=dim, **({"norm": 1.0, "most": 1.0, "balance": 0.8} | facts))  # type: ignore[arg-type]
+def asked(dim: int, **facts: float) -> ResidualMoments:
+    return ResidualMoments(dim=dim, **({"norm": 1.0, "most": 1.0, "balance": 0.8} | facts))  # type: ignore[arg-type]
 
 
 def made(epsilon: float = 1.0, dim: int = 2, **facts: float) -> Compass:
@@ -50,7 +50,7 @@ def axis(dim: int) -> Floats:
     return np.asarray(ramp / np.linalg.norm(ramp))
 
 
-def statistic(query: Surprises, share: float, weight: float) -> Floats:
+def statistic(query: ResidualMoments, share: float, weight: float) -> Floats:
     record = Example(
         features=jnp.asarray(axis(query.dim), jnp.float64),
         reward=jnp.float64(share * query.most),
@@ -83,7 +83,7 @@ def expect_mean(rows: Floats, wanted: Floats) -> None:
     assert (np.abs(rows.mean(0) - wanted) < room).all()
 
 
-def scores_of(query: Surprises, wire: Any, rows: Floats) -> Floats:
+def scores_of(query: ResidualMoments, wire: Any, rows: Floats) -> Floats:
     """The reported directions, read back: from the vector, and by the trace the last coordinate."""
     cut = query.size - query.dim
     numbers, columns = np.triu_indices(query.dim)
@@ -429,11 +429,11 @@ def test_it_beats_noise_on_every_number() -> None:
 
 
 def test_invalid_compass_is_rejected() -> None:
-    with pytest.raises(InvalidValue, match=r"epsilon is 0\.0"):
+    with pytest.raises(InvalidValueError, match=r"epsilon is 0\.0"):
         made(0.0)
-    with pytest.raises(InvalidValue, match="the query is a str; it must be Surprises"):
+    with pytest.raises(InvalidValueError, match="the query is a str; it must be ResidualMoments"):
         Compass.of(epsilon=1.0, query="all")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="float64 of shape"):
+    with pytest.raises(InvalidValueError, match="float64 of shape"):
         made().exact().add(np.zeros(2))
     right: Any = {"units": 2**31, "candidates": 8, "listed": 2, "lean": 0.3, "query": asked(2)}
     assert ExactCompass(**right).event().epsilon == pytest.approx(math.log(3))
@@ -448,11 +448,11 @@ def test_invalid_compass_is_rejected() -> None:
         ("lean", 1.0),
         ("query", 7),
     ):
-        with pytest.raises(InvalidValue, match=rf"{name} is "):
+        with pytest.raises(InvalidValueError, match=rf"{name} is "):
             ExactCompass(**(right | {name: value}))
     # So nearly even that no square is told of.
     near = {"units": 2**31 - 2**16 + 1, "candidates": 2**16, "listed": 2**15 - 1}
-    with pytest.raises(InvalidValue, match="tell nothing of a square: list fewer"):
+    with pytest.raises(InvalidValueError, match="tell nothing of a square: list fewer"):
         ExactCompass(**(right | near))
 
 
@@ -461,7 +461,7 @@ def test_processors_that_round_otherwise_make_the_same_task(
     epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums in another order differ in their last bits, and a task must not."""
-    query = Surprises(dim=5, norm=1.0, most=1.0, balance=0.8)
+    query = ResidualMoments(dim=5, norm=1.0, most=1.0, balance=0.8)
     wanted = Compass.of(epsilon=epsilon, query=query).exact().wire
     true = compass._moments
 

@@ -15,7 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT, MAX_BUFFERS
 from kerchief.mechanisms.continual import ContinualNoise
@@ -375,16 +375,16 @@ class TestUse:
     def test_bad_values_are_refused(self, kind: Kind, values: dict[str, Any]) -> None:
         good = {"noise_multiplier": 1.0, "sensitivity": 1.0, "horizon": 4}
         given = {**good, **values}
-        with pytest.raises(InvalidValue, match=next(iter(values))):
+        with pytest.raises(InvalidValueError, match=next(iter(values))):
             ContinualNoise.of(kind(horizon=given.pop("horizon")), **given)
 
     def test_each_has_its_own_limits(self) -> None:
-        with pytest.raises(InvalidValue, match="horizon"):
+        with pytest.raises(InvalidValueError, match="horizon"):
             make(SqrtToeplitz, SqrtToeplitz.longest + 1)
-        with pytest.raises(InvalidValue, match="horizon"):
+        with pytest.raises(InvalidValueError, match="horizon"):
             make(BLT.of, BLT.longest + 1)
         for buffers in (1, MAX_BUFFERS + 1):
-            with pytest.raises(InvalidValue, match="buffers"):
+            with pytest.raises(InvalidValueError, match="buffers"):
                 make(BLT, 10, buffers=buffers)
 
 

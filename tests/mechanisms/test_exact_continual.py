@@ -24,7 +24,7 @@ from kerchief.checks.statistics import (
     normality,
     precision_range,
 )
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.blt_fit import fit
 from kerchief.mechanisms.continual import ContinualNoise
@@ -200,7 +200,7 @@ class TestGroups:
             given = far * np.eye(3)[place][:, None]
             seed = Dealt(scale=1, reach=1.0, given=given)
             noise = ExactContinualNoise(factor=factor, seeds=(seed,))
-            with pytest.raises(CapacityExceeded, match="40 deviations"):
+            with pytest.raises(CapacityExceededError, match="40 deviations"):
                 noise.steps(noise.open(1), 0, None, 3)
 
     def test_extreme_noise_is_rejected_even_if_the_sum_returns(self) -> None:
@@ -208,12 +208,12 @@ class TestGroups:
         seed = Dealt(scale=1, reach=1.0, given=given)
         noise = ExactContinualNoise(factor=BLT(horizon=4, buffers=2), seeds=(seed,))
         assert abs(given.sum()) < 80 < given[:3].sum()
-        with pytest.raises(CapacityExceeded, match="40 deviations"):
+        with pytest.raises(CapacityExceededError, match="40 deviations"):
             noise.steps(noise.open(1), 0, None, 4)
 
     def test_group_beyond_paid_places_is_rejected(self) -> None:
         noise = made(dimension=2)
-        with pytest.raises(CapacityExceeded, match=f"place {HORIZON + 1} "):
+        with pytest.raises(CapacityExceededError, match=f"place {HORIZON + 1} "):
             noise.steps(noise.open(2), HORIZON - 2, None, 3)
 
 
@@ -513,7 +513,7 @@ class TestUse:
             total = total + vector
             assert ((total + row) % noise.grid == 0).all()
 
-    def test_saved_in_the_middle_it_goes_on_exactly(self) -> None:
+    def test_saved_in_the_aggregator_it_goes_on_exactly(self) -> None:
         noise = made(dimension=3)
         state = noise.open(3)
         for round in range(5):
@@ -545,17 +545,17 @@ class TestUse:
 
     def test_exact_continual_noise_rejects_invalid_use(self) -> None:
         noise = made(dimension=2)
-        with pytest.raises(CapacityExceeded, match="place 13"):
+        with pytest.raises(CapacityExceededError, match="place 13"):
             noise.step(noise.open(2), HORIZON, None)
-        with pytest.raises(InvalidValue, match="would not be exact"):
+        with pytest.raises(InvalidValueError, match="would not be exact"):
             noise.prepare(np.array([0.0, 2.0**52 * noise.grid / (HORIZON - 1)]))
-        with pytest.raises(InvalidValue, match=r"for \(3,\); the seeds have shape \(2,\)"):
+        with pytest.raises(InvalidValueError, match=r"for \(3,\); the seeds have shape \(2,\)"):
             noise.step(noise.open(3), 0, None)
-        with pytest.raises(InvalidValue, match="seeds have shape"):
+        with pytest.raises(InvalidValueError, match="seeds have shape"):
             made(dimension=1).step(noise.open(2), 0, None)
         far: Any = scripted(buffered(HORIZON), scale=1000, reach=1.0)
         far.seeds[0].given = 41.0 * 1000 * math.sqrt(HORIZON)
-        with pytest.raises(CapacityExceeded, match="beyond 40 deviations"):
+        with pytest.raises(CapacityExceededError, match="beyond 40 deviations"):
             far.step(far.open(1), 0, None)
         bad: list[dict[str, Any]] = [
             {"horizon": 0},
@@ -575,10 +575,10 @@ class TestUse:
             "dimension": 2,
         }
         for change in bad:
-            with pytest.raises(InvalidValue):
+            with pytest.raises(InvalidValueError):
                 matched(**(values | change))
         grids = tuple(ExactGaussian.matching(1.0, span, 2) for span in (1.0, 9.0))
-        with pytest.raises(InvalidValue, match="2 seeds on 2 grids"):
+        with pytest.raises(InvalidValueError, match="2 seeds on 2 grids"):
             ExactContinualNoise(factor=Doubling(horizon=9, first=3), seeds=grids)
 
 

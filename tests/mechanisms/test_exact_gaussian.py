@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief_device import samplers as exact_sampler
 from kerchief_device.samplers import MAX_SCALE, sample_discrete_gaussian
@@ -201,14 +201,14 @@ class TestParts:
 
     def test_a_run_that_never_ends_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(exact_sampler, "_MAX_RUN", 10)
-        with pytest.raises(CapacityExceeded, match="the most is 10"):
+        with pytest.raises(CapacityExceededError, match="the most is 10"):
             exact_sampler._geometric(5, seeded(0))
 
     def test_noise_beyond_what_the_proof_covers_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(exact_sampler, "_FAR", 1)
-        with pytest.raises(CapacityExceeded, match="beyond 1 scales"):
+        with pytest.raises(CapacityExceededError, match="beyond 1 scales"):
             draw(2**20, 1000, seed=1)
 
     def test_the_sampler_holds_no_float(self) -> None:
@@ -301,19 +301,19 @@ class TestMechanism:
 class TestRefusals:
     @pytest.mark.parametrize("scale", [0, -3, MAX_SCALE + 1])
     def test_scale(self, scale: int) -> None:
-        with pytest.raises(InvalidValue, match=rf"scale is {scale}; .* at most {MAX_SCALE}"):
+        with pytest.raises(InvalidValueError, match=rf"scale is {scale}; .* at most {MAX_SCALE}"):
             sample_discrete_gaussian(scale, 1)
-        with pytest.raises(InvalidValue, match=rf"scale is {scale}; .* at most {MAX_SCALE}"):
+        with pytest.raises(InvalidValueError, match=rf"scale is {scale}; .* at most {MAX_SCALE}"):
             mechanism(scale=scale)
 
     def test_size_and_types(self) -> None:
-        with pytest.raises(InvalidValue, match=r"size is -1; it must be at least 0"):
+        with pytest.raises(InvalidValueError, match=r"size is -1; it must be at least 0"):
             sample_discrete_gaussian(1, -1)
-        with pytest.raises(InvalidValue, match=r"scale is 1\.5; it must be a whole number"):
+        with pytest.raises(InvalidValueError, match=r"scale is 1\.5; it must be a whole number"):
             sample_discrete_gaussian(1.5, 1)  # type: ignore[arg-type]
 
     def test_a_source_that_runs_short(self) -> None:
-        with pytest.raises(InvalidValue, match="gave 3 bytes; it must give the"):
+        with pytest.raises(InvalidValueError, match="gave 3 bytes; it must give the"):
             sample_discrete_gaussian(1, 1, randomness=lambda n: b"abc")
 
     @pytest.mark.parametrize(
@@ -329,41 +329,43 @@ class TestRefusals:
         ],
     )
     def test_fields(self, field: str, value: float, bound: str) -> None:
-        with pytest.raises(InvalidValue, match=rf"{field} is {value}; .*{bound}"):
+        with pytest.raises(InvalidValueError, match=rf"{field} is {value}; .*{bound}"):
             mechanism(**{field: value})
 
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
     def test_not_finite(self, bad: float) -> None:
-        with pytest.raises(InvalidValue, match="not finite; every entry must be"):
+        with pytest.raises(InvalidValueError, match="not finite; every entry must be"):
             mechanism().add([0.0, bad, 0.0])
 
     def test_shape_and_type(self) -> None:
-        with pytest.raises(InvalidValue, match=r"shape \(2,\); it must be \(3,\)"):
+        with pytest.raises(InvalidValueError, match=r"shape \(2,\); it must be \(3,\)"):
             mechanism().add([0.0, 0.0])
-        with pytest.raises(InvalidValue, match="float32; encode it in float64"):
+        with pytest.raises(InvalidValueError, match="float32; encode it in float64"):
             mechanism().add(np.zeros(3, dtype=np.float32))
-        with pytest.raises(InvalidValue, match=r"stream is 7; it must be a source of bytes"):
+        with pytest.raises(InvalidValueError, match=r"stream is 7; it must be a source of bytes"):
             mechanism().add([0.0] * 3, 7)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("value", [2.0**45, -(2.0**45), 1e300])
     def test_too_large_for_the_grid(self, value: float) -> None:
-        with pytest.raises(InvalidValue, match=r"2\*\*53 or more grid steps of 0.00390625"):
+        with pytest.raises(InvalidValueError, match=r"2\*\*53 or more grid steps of 0.00390625"):
             mechanism().add([value, 0.0, 0.0])
 
     def test_too_large_after_the_noise(self) -> None:
         edge = math.ldexp(2**53 - 1, -8)
-        with pytest.raises(InvalidValue, match="the sum has 2"):
+        with pytest.raises(InvalidValueError, match="the sum has 2"):
             mechanism(dimension=50).add([edge] * 50, seeded(0))
 
     def test_matching(self) -> None:
-        with pytest.raises(InvalidValue, match=r"noise_multiplier is 0\.0; it must be above 0"):
+        with pytest.raises(
+            InvalidValueError, match=r"noise_multiplier is 0\.0; it must be above 0"
+        ):
             ExactGaussian.matching(0.0, 1.0, 1)
-        with pytest.raises(InvalidValue, match=rf"scale is \d+; .* at most {MAX_SCALE}"):
+        with pytest.raises(InvalidValueError, match=rf"scale is \d+; .* at most {MAX_SCALE}"):
             ExactGaussian.matching(1e10, 1.0, 1)
-        with pytest.raises(InvalidValue, match=r"grid_bits is \d+; .* at most 512"):
+        with pytest.raises(InvalidValueError, match=r"grid_bits is \d+; .* at most 512"):
             ExactGaussian.matching(1.0, 1e-200, 1)
         with pytest.raises(
-            InvalidValue, match=r"sensitivity is 1e\+300; .* below 2..53 grid steps"
+            InvalidValueError, match=r"sensitivity is 1e\+300; .* below 2..53 grid steps"
         ):
             ExactGaussian.matching(1e-290, 1e300, 1)
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.checks.statistics import fits_deviation, precision_range
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -117,15 +117,15 @@ def test_without_a_source_it_draws_from_the_operating_system() -> None:
 
 def test_exact_tree_rejects_invalid_use() -> None:
     tree = made(dimension=2)
-    with pytest.raises(CapacityExceeded, match="place 8"):
+    with pytest.raises(CapacityExceededError, match="place 8"):
         tree.step(tree.open(2), HORIZON, None)
-    with pytest.raises(InvalidValue, match="would not be exact"):
+    with pytest.raises(InvalidValueError, match="would not be exact"):
         tree.prepare(np.array([0.0, 2.0**52 * tree.grid / 2]))
     bad: list[dict[str, Any]] = [{"horizon": 0}, {"noise_multiplier": 0.0}, {"sensitivity": -1.0}]
     for change in bad:
         values = {"noise_multiplier": 1.0, "sensitivity": 1.0, "horizon": 3, "dimension": 2}
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             matched(**(values | change))
     seed = ExactGaussian.matching(1.0, 1.0, 2)
-    with pytest.raises(InvalidValue, match="2 seeds on 1 grids; the factor has 1 parts"):
+    with pytest.raises(InvalidValueError, match="2 seeds on 1 grids; the factor has 1 parts"):
         ExactContinualNoise(factor=Tree(horizon=3), seeds=(seed, seed))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.privacy import NonPrivate, epsilon_at
@@ -97,11 +97,11 @@ def test_hostile_numbers_do_no_harm(value: float) -> None:
 
 
 def test_invalid_laplace_is_rejected() -> None:
-    with pytest.raises(InvalidValue, match="epsilon"):
+    with pytest.raises(InvalidValueError, match="epsilon"):
         made(0.0)
-    with pytest.raises(InvalidValue, match="taxicab"):
+    with pytest.raises(InvalidValueError, match="taxicab"):
         Laplace.of(epsilon=1.0, taxicab=math.inf, dimension=3)
-    with pytest.raises(InvalidValue, match="float64 of shape"):
+    with pytest.raises(InvalidValueError, match="float64 of shape"):
         made().exact().add(np.zeros(2))
-    with pytest.raises(InvalidValue, match="scale"):
+    with pytest.raises(InvalidValueError, match="scale"):
         sample_discrete_laplace(0, 3)

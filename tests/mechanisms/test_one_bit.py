@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.privacy import NonPrivate
@@ -112,7 +112,7 @@ def test_without_noise_it_is_the_number_and_promises_nothing() -> None:
     for std in (0.0, 0.5, 0.75):
         weak = OneBit(std=std, center=0.5, radius=0.75)
         assert weak.event() == NonPrivate()
-        with pytest.raises(InvalidValue, match="above the radius"):
+        with pytest.raises(InvalidValueError, match="above the radius"):
             weak.exact()
 
 
@@ -120,14 +120,14 @@ def test_without_noise_it_is_the_number_and_promises_nothing() -> None:
     "wrong", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"radius": 0.0}, {"center": math.inf}]
 )
 def test_values_out_of_bounds_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InvalidValue, match=next(iter(wrong))):
+    with pytest.raises(InvalidValueError, match=next(iter(wrong))):
         OneBit.of(**({"epsilon": 1.0, "center": 0.0, "radius": 1.0} | wrong))
 
 
 def test_the_twin_refuses_what_is_no_number_and_a_dry_source() -> None:
     twin = made().exact()
     for vector in (np.zeros(2), np.zeros(1, np.float32), np.float64(0.5)):
-        with pytest.raises(InvalidValue, match="float64 of shape"):
+        with pytest.raises(InvalidValueError, match="float64 of shape"):
             twin.add(vector)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="4 asked"):
+    with pytest.raises(InvalidValueError, match="4 asked"):
         word(lambda n: b"")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.mechanisms import shortlist
 from kerchief.mechanisms.privunit import PrivUnitG
@@ -241,15 +241,15 @@ def test_without_noise_it_is_the_statistic() -> None:
 
 
 def test_invalid_privunit_is_rejected() -> None:
-    with pytest.raises(InvalidValue, match="radius"):
+    with pytest.raises(InvalidValueError, match="radius"):
         PrivUnitG.of(epsilon=1.0, center=0.0, radius=0.0, size=3)
-    with pytest.raises(InvalidValue, match="epsilon"):
+    with pytest.raises(InvalidValueError, match="epsilon"):
         Shortlist.of(epsilon=0.0, center=0.0, radius=1.0, size=3)
-    with pytest.raises(InvalidValue, match="center"):
+    with pytest.raises(InvalidValueError, match="center"):
         PrivUnitG.of(epsilon=1.0, center=np.zeros(2), radius=1.0, size=3)
-    with pytest.raises(InvalidValue, match="float64 of shape"):
+    with pytest.raises(InvalidValueError, match="float64 of shape"):
         made(Shortlist).exact().add(np.zeros(2))
     for wrong in ({"units": UNITS // 2}, {"listed": 4}, {"units": UNITS}):
         fields: Any = {"units": 2**31 + 1, "candidates": 4, "listed": 2} | wrong
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             ExactShortlist(center=(0.0,), radius=1.0, **fields)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Example
-from kerchief.core.errors import InvalidValue
-from kerchief.core.queries import Regression
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.randomized_bits import MAX_BITS, ExactResponse, Response
 from kerchief.privacy import events
@@ -255,7 +255,7 @@ class TestCoding:
 
 class TestSensitivity:
     def test_of_the_statistic_is_the_root_of_four_and_a_half(self) -> None:
-        query = Regression(dim=3, norm=1.0, low=0.0, high=1.0)
+        query = RegressionMoments(dim=3, norm=1.0, low=0.0, high=1.0)
         rng = np.random.default_rng(0)
         encode = jax.jit(
             jax.vmap(lambda x, y: query.encode(Example(features=x, reward=y, weight=jnp.ones(()))))
@@ -293,7 +293,7 @@ class TestBill:
 
     def test_without_noise_there_is_no_privacy(self) -> None:
         assert response(9, 3, 1.0, 2).event() == events.NonPrivate()
-        with pytest.raises(InvalidValue, match="keep"):
+        with pytest.raises(InvalidValueError, match="keep"):
             response(9, 3, 1.0, 2).exact()
 
     def test_only_the_twin_for_deployment_is_not_idealized(self) -> None:
@@ -304,16 +304,16 @@ class TestBill:
         "vector", [np.zeros(3), np.zeros((2, 1)), np.zeros(2, dtype=np.float32)]
     )
     def test_refuses_other_vectors(self, vector: Floats) -> None:
-        with pytest.raises(InvalidValue, match="float64 of shape"):
+        with pytest.raises(InvalidValueError, match="float64 of shape"):
             response(2, 3, 0.5, 2).exact().report(vector)
 
     def test_refuses_too_few_bytes_and_too_many_bits(self) -> None:
-        with pytest.raises(InvalidValue, match="randomness gave"):
+        with pytest.raises(InvalidValueError, match="randomness gave"):
             response(2, 3, 0.5, 2).exact().report(np.zeros(2), randomness=lambda _: b"")
-        with pytest.raises(InvalidValue, match="bits"):
+        with pytest.raises(InvalidValueError, match="bits"):
             response(2, MAX_BITS + 1, 0.5, 2).exact()
         for keep, bound in itertools.product((0.3, 0.5), (0.0, math.inf)):
-            with pytest.raises(InvalidValue):
+            with pytest.raises(InvalidValueError):
                 response(2, 3, keep, 2).exact().__class__(
                     keep=keep, tail=1e-9, users=2, bits=3, bound=bound, sensitivity=1.0, dimension=2
                 )

@@ -12,28 +12,28 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, WORLD, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments.context_free_convex import Absolute, Quadratic
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.context_free.barrier import Barrier, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
-CLEAR = Channel.clear(low=0.0, high=2.0)
+CLEAR = ReportDistribution.clear(low=0.0, high=2.0)
 
 
-def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+def made(name: str, problem: Any, mode: Any, channel: ReportDistribution) -> Any:
     """A bandit for what reports will be like."""
     return POLICIES[name].build(
-        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+        problem, mode, PrivacyBudget(epsilon=1.0, delta=0.0, trust="local", channel=channel)
     )
 
 
@@ -50,7 +50,7 @@ def _game(*, smoothness: float, convexity: float = 0.0) -> ContextFreeProblem:
 
 
 def test_numbers_are_those_of_the_least_bounds() -> None:
-    channel, logs = Channel(low=None, high=None, spread=3.0), math.log(10_000)
+    channel, logs = ReportDistribution(low=None, high=None, spread=3.0), math.log(10_000)
     smooth = Barrier.smooth(_game(smoothness=2.0), channel=channel)
 
     def bound(radius: float, step: float) -> float:
@@ -69,13 +69,13 @@ def test_numbers_are_those_of_the_least_bounds() -> None:
 
 def test_losses_that_promise_too_little_are_refused() -> None:
     flat = Absolute.of(domain=Ball(dim=2)).problem(10)
-    with pytest.raises(InvalidValue, match="smoothness is 0"):
+    with pytest.raises(InvalidValueError, match="smoothness is 0"):
         Barrier.smooth(flat, channel=CLEAR)
-    with pytest.raises(InvalidValue, match="convexity is 0"):
+    with pytest.raises(InvalidValueError, match="convexity is 0"):
         Barrier.strong(_game(smoothness=1.0), channel=CLEAR)
-    heavy = Channel(low=None, high=None, spread=2.0, heavy=True)
+    heavy = ReportDistribution(low=None, high=None, spread=2.0, heavy=True)
     for name in ("one-point-smooth", "one-point-strong"):
-        with pytest.raises(InvalidValue, match="heavier"):
+        with pytest.raises(InvalidValueError, match="heavier"):
             made(name, _game(smoothness=1.0, convexity=1.0), "theory", heavy)
 
 
@@ -181,7 +181,7 @@ def test_curvature_pays() -> None:
     world, horizon = Quadratic.of(domain=Ball(dim=2)), 10_000
     lost = {}
     for name in ("one-point-smooth", "one-point-strong"):
-        protected = arrange(
+        protected = build_protected(
             name, world.problem(horizon), Protection(guarantee=LOCAL), mode="theory"
         )
         policy, privatizers = protected.policy, protected.privatizers

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.policies.ellipsoid import Model
@@ -57,5 +57,5 @@ def test_a_shuffler_serves_it_batch_by_batch_and_not_the_fits() -> None:
     made = deploy(policy="glm-batched-sums", problem=FACTS, guarantee=promise)
     assert tuple(np.cumsum(made.task.needs)) == BANDIT.query.batches
     assert made.task.queries == ("moments",)
-    with pytest.raises(InvalidValue, match="glm-batched-sums"):
+    with pytest.raises(InvalidValueError, match="glm-batched-sums"):
         deploy(policy="glm-batched", problem=FACTS, guarantee=promise)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Tree
 from kerchief.core.online import Descent, Doubling
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -30,7 +30,7 @@ from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=1000)
-QUIET = {"pair": Outlook(noisy=True)}
+QUIET = {"pair": NoiseInfo(noisy=True)}
 
 
 @struct
@@ -104,7 +104,7 @@ def test_the_index_changes_only_when_it_is_posted() -> None:
 
 def test_all_learners_update_and_only_one_in_the_printed_version() -> None:
     policy = Combiner.of(PROBLEM)
-    printed = PrintedCombiner.promised(PROBLEM, 1.0, 0.1)
+    printed = PrintedCombiner.build_with_budget(PROBLEM, 1.0, 0.1)
     copies: Any = printed.learners
     descent = Descent(radius=1.0, pace=9.0)
     first = dataclasses.replace(copies[0], learner=Doubling(learner=descent, forgetful=True))
@@ -171,7 +171,9 @@ def test_printed_combiner_follows_one_learner_at_usable_horizons() -> None:
     for epsilon in (0.2, 1.0):
         first, second = sorted(printed_constants(20000, 5, epsilon).offsets)[:2]
         assert second - first > 2
-    policy = PrintedCombiner.promised(dataclasses.replace(PROBLEM, horizon=20000), 1.0, 0.1)
+    policy = PrintedCombiner.build_with_budget(
+        dataclasses.replace(PROBLEM, horizon=20000), 1.0, 0.1
+    )
     learners = tuple(stubborn(float(arm)) for arm in range(3))
     planted = dataclasses.replace(policy, learners=learners)
     whom, _ = followed(planted, (1.0, 0.5, 0.0), 300, 0.5)

@@ -12,13 +12,13 @@ import pytest
 from jax import Array
 from scipy import optimize  # type: ignore[import-untyped]
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Stops
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import Loss
+from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import POLICY, Stream
-from kerchief.policies import POLICIES, Terms
+from kerchief.core.report_distribution import ReportDistribution
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.context_free.base import Counts
 from kerchief.policies.context_free.best_arm import Halving, HalvingState, LilUCB
 from kerchief.policies.context_free.elimination import State as Surviving
@@ -27,19 +27,19 @@ from kerchief.policies.context_free.tsallis import State, Tsallis, tsallis_weigh
 from kerchief.policies.context_free.ucb import KLUCB, UCB, coin_divergence, least_mean
 
 GAME = ContextFreeProblem(horizon=1000, low=0.0, high=1.0, arms=3)
-CLEAR = Channel.clear(low=0.0, high=1.0)
-BIT = Channel(low=-1.5, high=2.5, spread=2.0)
-NORMAL = Channel(low=None, high=None, spread=2.0)
-HEAVY = Channel(low=None, high=None, spread=2.0, heavy=True)
+CLEAR = ReportDistribution.clear(low=0.0, high=1.0)
+BIT = ReportDistribution(low=-1.5, high=2.5, spread=2.0)
+NORMAL = ReportDistribution(low=None, high=None, spread=2.0)
+HEAVY = ReportDistribution(low=None, high=None, spread=2.0, heavy=True)
 AT = Stream.of(seed=0, replicate=0).at(POLICY)
 MODES = ("theory", "tuned")
 ARMED = [name for name, entry in POLICIES.items() if entry.plays(GAME)]
 
 
-def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+def made(name: str, problem: Any, mode: Any, channel: ReportDistribution) -> Any:
     """A bandit for what reports will be like."""
     return POLICIES[name].build(
-        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+        problem, mode, PrivacyBudget(epsilon=1.0, delta=0.0, trust="local", channel=channel)
     )
 
 
@@ -213,12 +213,12 @@ def test_halving_keeps_the_better_half_and_forgets() -> None:
     assert np.bincount(played).tolist() == [6, 6 + 11 + 16, 6, 6 + 11, 6 + 11 + 16]
     assert bool(policy.stopped(state))
     assert int(policy.recommend(state)) == 1
-    with pytest.raises(InvalidValue, match="at least 15"):
+    with pytest.raises(InvalidValueError, match="at least 15"):
         Halving.of(ContextFreeProblem(horizon=14, low=0.0, high=1.0, arms=5), channel=CLEAR)
 
 
 def test_a_loss_is_clipped_whatever_it_is() -> None:
-    loss = Loss(low=-1.0, high=3.0)
+    loss = BoundedScalar(low=-1.0, high=3.0)
     assert (loss.sensitivity, loss.center, loss.radius, loss.size) == (4.0, 1.0, 2.0, 1)
     for wild, clipped in ((9.0, 3.0), (-9.0, -1.0), (math.inf, 0.0), (math.nan, 0.0)):
         assert loss.encode(jnp.asarray(wild)).tolist() == [clipped]
@@ -234,7 +234,7 @@ def test_a_bit_is_a_number_in_the_unit_interval() -> None:
 @pytest.mark.parametrize("name", ["tsallis", "kl-ucb"])
 def test_bounded_policy_rejects_unbounded_reports(name: str, mode: Any) -> None:
     made(name, GAME, mode, BIT)
-    with pytest.raises(InvalidValue, match="one-bit"):
+    with pytest.raises(InvalidValueError, match="one-bit"):
         made(name, GAME, mode, NORMAL)
 
 
@@ -242,7 +242,7 @@ def test_bounded_policy_rejects_unbounded_reports(name: str, mode: Any) -> None:
 def test_theorems_about_light_tails_refuse_heavy_ones(name: str) -> None:
     made(name, GAME, "theory", NORMAL)
     made(name, GAME, "tuned", HEAVY)
-    with pytest.raises(InvalidValue, match="sub-Gaussian"):
+    with pytest.raises(InvalidValueError, match="sub-Gaussian"):
         made(name, GAME, "theory", HEAVY)
 
 

@@ -9,7 +9,7 @@ from kerchief.core.convex import Ball
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
@@ -19,7 +19,7 @@ HORIZONS = (2_000, 20_000, 200_000)
 def _regret(name: str, shape: str, horizon: int) -> float:
     world = CONVEX[shape].of(domain=Ball(dim=2))
     problem = world.problem(horizon)
-    made = arrange(name, problem, Protection(guarantee=LOCAL), mode="theory")
+    made = build_protected(name, problem, Protection(guarantee=LOCAL), mode="theory")
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Environment, Policy, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments import make_environment
 from kerchief.policies.glm.ecolog import ECOLog
 from kerchief.policies.registry import Mode
@@ -124,7 +124,7 @@ def test_honest_steps_are_never_clipped(turns: Turns) -> None:
 @pytest.mark.parametrize("link", ["linear", "probit", "poisson"])
 def test_other_links_are_refused(link: str) -> None:
     problem = make_environment(link=link).problem(10)
-    with pytest.raises(InvalidValue, match="ecolog is for 'logistic' rewards alone"):
+    with pytest.raises(InvalidValueError, match="ecolog is for 'logistic' rewards alone"):
         ECOLog.of(problem)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Release, Start
+from kerchief.core.contracts import Arms, Clock, FitRelease, NoiseInfo, Release, Start
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
@@ -41,7 +41,7 @@ def policy(**changes: Any) -> Batched:
 
 @partial(jax.jit, static_argnames="noisy")
 def begun(bandit: Batched, *, noisy: bool = False) -> State:
-    return bandit.init(dict.fromkeys(bandit.queries, Outlook(noisy=noisy)))
+    return bandit.init(dict.fromkeys(bandit.queries, NoiseInfo(noisy=noisy)))
 
 
 def arms(*rows: tuple[float, float]) -> Arms:
@@ -63,7 +63,7 @@ def told(bandit: Batched, state: State, sums: Any, noise: float, point: Any, jit
     release = Release(total=sums, count=jnp.int32(0), noise=jnp.float64(noise))
     state = bandit.update(state, "curvature", release)
     asked = bandit.request(state, "fit")
-    fit = Fitted(point=jnp.asarray(point), count=jnp.int32(7), noise=jnp.float64(jitter))
+    fit = FitRelease(point=jnp.asarray(point), count=jnp.int32(7), noise=jnp.float64(jitter))
     return bandit.update(state, "fit", fit), asked
 
 
@@ -285,7 +285,7 @@ def test_in_theory_no_arm_is_ruled_out_at_the_sizes_of_a_study(noisy: bool) -> N
     assert isinstance(bandit.loss.minimizer, GradientDescent)
     state = begun(bandit, noisy=noisy)
     release = Release(total=total(2e4, 2e4), count=jnp.int32(0), noise=jnp.float64(0))
-    fit = Fitted(point=jnp.array([2.0, 0.0]), count=jnp.int32(40_000), noise=jnp.float64(1.0))
+    fit = FitRelease(point=jnp.array([2.0, 0.0]), count=jnp.int32(40_000), noise=jnp.float64(1.0))
 
     @jax.jit
     def learned(state: State) -> Model:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Environment, Fitted, Policy, Tree
+from kerchief.core.contracts import Environment, FitRelease, Policy, Tree
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies.glm.ucb import GLMUCB
@@ -72,7 +72,7 @@ def test_a_fit_is_remembered_with_its_own_matrix() -> None:
     policy = GLMUCB.of(LOGISTIC.problem(50), mode="tuned")
     start = policy.init({})
     now = dataclasses.replace(start, total=start.total + 7.0)
-    fit = Fitted(point=jnp.array([9.0, 0, 0]), count=jnp.int32(1), noise=jnp.float64(0))
+    fit = FitRelease(point=jnp.array([9.0, 0, 0]), count=jnp.int32(1), noise=jnp.float64(0))
     after = policy.update(now, "fit", fit)
     assert after.estimate.tolist() == [1.5, 0.0, 0.0]
     assert (after.fitted == 7).all()

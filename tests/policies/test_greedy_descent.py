@@ -14,18 +14,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
-from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Tree
+from kerchief.checks import BANDIT_LAWS, CheckFailedError, PolicyFixture
+from kerchief.core.contracts import Arms, Environment, Example, NoiseInfo, Policy, Tree
 from kerchief.core.contracts import Release as Released
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
-from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, ShortSurprises
+from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, ShortResidualMoments
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ def test_the_constants_are_public_bounds() -> None:
 def test_a_step_pays_for_the_noise() -> None:
     """t₀ and the step on numbers worked out by hand, with a norm that is not one."""
     policy = GreedyDescent.of(facts("logistic", norm=2.0), pull=0.1, caution=1.0)
-    state = policy.init({"surprises": Outlook(noisy=True)})
+    state = policy.init({"surprises": NoiseInfo(noisy=True)})
     total = jnp.array([0.0, 6.0, 0.0])
     release = Released(total=total, count=jnp.int32(4), noise=jnp.float64(8.0))
     state = policy.update(state, "surprises", release)
@@ -162,7 +162,7 @@ def test_a_report_stays_in_its_ball_whatever_the_reward(reward: float) -> None:
 
 
 def test_the_sensitivity_is_reached_and_never_exceeded() -> None:
-    query = ShortSurprises(dim=3, norm=0.5)
+    query = ShortResidualMoments(dim=3, norm=0.5)
     rng = np.random.default_rng(2)
     features, rewards = rng.normal(size=(2000, 3)), 3 * rng.normal(size=2000)
     rows = jax.vmap(lambda x, y: query.encode(Example(features=x, reward=y)))(features, rewards)
@@ -174,12 +174,12 @@ def test_the_sensitivity_is_reached_and_never_exceeded() -> None:
 
 @pytest.mark.parametrize("name", ["dim", "norm", "importance"])
 def test_bounds_are_checked(name: str) -> None:
-    with pytest.raises(InvalidValue, match=name):
-        ShortSurprises(**({"dim": 2, "norm": 1.0} | {name: 0}))  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match=name):
+        ShortResidualMoments(**({"dim": 2, "norm": 1.0} | {name: 0}))  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Understated(ShortSurprises):
+class Understated(ShortResidualMoments):
     """Claims two thirds of its sensitivity, so that its noise is a third too small."""
 
     @property
@@ -190,7 +190,7 @@ class Understated(ShortSurprises):
 def test_noise_a_third_too_small_is_caught() -> None:
     """By the law of statistics if the sensitivity is to blame, by the bill if the noise is."""
     entry, law = POLICIES["glm-greedy"], LAWS["statistics obey their bound"]
-    law(Case.of("glm-greedy", entry, "local"))
+    law(PolicyFixture.of("glm-greedy", entry, "local"))
 
     def make(problem: Problem, mode: Mode) -> GreedyDescent:
         policy = GreedyDescent.of(problem, mode=mode)
@@ -198,14 +198,16 @@ def test_noise_a_third_too_small_is_caught() -> None:
 
     faint = dataclasses.replace(entry, make=make)
     with pytest.raises(AssertionError, match="surprises"):
-        law(Case.of("faint", faint, "local"))
-    with pytest.raises(CheckFailed, match="BudgetExceeded"):
-        LAWS["charged is what was promised"](Case.of("faint", entry, "local", arrange=_faintly))
+        law(PolicyFixture.of("faint", faint, "local"))
+    with pytest.raises(CheckFailedError, match="BudgetExceededError"):
+        LAWS["charged is what was promised"](
+            PolicyFixture.of("faint", entry, "local", build_protected=_faintly)
+        )
 
 
 def _faintly(*given: Any, **named: Any) -> Any:
     """Two thirds of the noise that the promise asks for."""
-    made = arrange(*given, **named)
+    made = build_protected(*given, **named)
     faint = {
         name: privatizer.with_noise(lambda noise: dataclasses.replace(noise, std=2 / 3 * noise.std))
         for name, privatizer in made.privatizers.items()

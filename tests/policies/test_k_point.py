@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments.context_free_convex import Linear, Quadratic
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.k_point import KPoint
@@ -25,9 +25,9 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
 from kerchief.privatizers.channels import channel_of
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 
-CLEAR = Channel.clear(low=-1.0, high=1.0)
+CLEAR = ReportDistribution.clear(low=-1.0, high=1.0)
 NOTHING = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 
@@ -74,15 +74,17 @@ def test_steps_know_noise_and_questions() -> None:
     """T = 10000, G = 2, d = 4: √(T (d/m G² + d²/m G² σ²)), and two questions are two-point's."""
     world = Quadratic.of(domain=Ball(dim=4))
     problem = world.problem(10_000)
-    noisy = Channel(low=None, high=None, spread=math.sqrt(1 + 9))
+    noisy = ReportDistribution(low=None, high=None, spread=math.sqrt(1 + 9))
     for questions, square in ((2, 4 * 4 + 16 * 4 * 9), (8, 4 + 4 * 4 * 9)):
         made = KPoint.of(problem, channel=noisy, questions=questions)
         assert 1 / made.step == pytest.approx(100 * math.sqrt(square))
-    two = TwoPoint.of(problem, channel=Channel(low=None, high=None, spread=math.sqrt(4 + 36)))
+    two = TwoPoint.of(
+        problem, channel=ReportDistribution(low=None, high=None, spread=math.sqrt(4 + 36))
+    )
     made = KPoint.of(problem, channel=noisy, questions=2)
     assert (1 / made.step, made.radius) == pytest.approx((two.firmness, two.radius))
     for wrong in (3, 10):
-        with pytest.raises(InvalidValue, match=f"questions is {wrong}"):
+        with pytest.raises(InvalidValueError, match=f"questions is {wrong}"):
             KPoint.of(problem, channel=CLEAR, questions=wrong)
 
 
@@ -90,7 +92,7 @@ def test_the_number_of_questions_is_a_number_of_the_bandit() -> None:
     """`--number questions=2` plays and reports what `KPoint.of(questions=2)` does."""
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    asked = partial(arrange, "k-point", problem)
+    asked = partial(build_protected, "k-point", problem)
     for protection in (Protection(guarantee=promise), Protection(guarantee=NOTHING)):
         made = asked(protection, numbers={"questions": 2.0})
         policy: Any = made.policy
@@ -98,19 +100,19 @@ def test_the_number_of_questions_is_a_number_of_the_bandit() -> None:
         wanted = KPoint.of(problem, channel=channel_of(made.privatizers[LOSS]), questions=2)
         assert policy.step == pytest.approx(wanted.step)
     for wrong, bound in ((3.0, "even"), (2.5, "even"), (10.0, r"\[2, 8\]"), (1.0, r"\[2, 8\]")):
-        with pytest.raises(InvalidValue, match=f"questions is {wrong:g}.*{bound}"):
+        with pytest.raises(InvalidValueError, match=f"questions is {wrong:g}.*{bound}"):
             asked(Protection(guarantee=promise), numbers={"questions": wrong})
 
 
 def test_unsupported_mechanism_is_rejected_with_alternatives() -> None:
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    with pytest.raises(InvalidValue, match="choose randomizer") as refused:
-        arrange("k-point", problem, Protection(guarantee=promise, mechanism="shortlist"))
+    with pytest.raises(InvalidValueError, match="choose randomizer") as refused:
+        build_protected("k-point", problem, Protection(guarantee=promise, mechanism="shortlist"))
     words = re.findall("'([a-z-]+)'", str(refused.value))
     assert words
     for word in words:
-        arrange("k-point", problem, Protection(guarantee=promise, mechanism=word))
+        build_protected("k-point", problem, Protection(guarantee=promise, mechanism=word))
 
 
 def test_noise_for_all_slopes_equals_noise_for_one() -> None:
@@ -119,7 +121,7 @@ def test_noise_for_all_slopes_equals_noise_for_one() -> None:
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
     protection = Protection(guarantee=promise, mechanism="gaussian")
     one, all_of = (
-        arrange(name, problem, protection).privatizers[LOSS].noises[0]
+        build_protected(name, problem, protection).privatizers[LOSS].noises[0]
         for name in ("two-point", "k-point")
     )
     assert float(one.std) / problem.lipschitz == pytest.approx(float(all_of.std))

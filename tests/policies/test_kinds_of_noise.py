@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.environments.registry import ENVIRONMENTS
@@ -16,7 +16,7 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import STUDIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 
 # What the papers add to reports or totals. Coins behind a shuffler are calibrated by an accountant.
 KINDS = {
@@ -54,7 +54,7 @@ def studies() -> list[tuple[str, str]]:
 def test_study_plays_the_papers_kind_of_noise(name: str, trust: str) -> None:
     world: Any = ENVIRONMENTS[POLICIES[name].home or "linear"].make()
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
-    protected = arrange(name, world.problem(2000), Protection(guarantee=promise))
+    protected = build_protected(name, world.problem(2000), Protection(guarantee=promise))
     kinds = {
         query: {kind_of(noise) for noise in privatizer.noises}
         for query, privatizer in protected.privatizers.items()
@@ -71,7 +71,7 @@ def test_study_is_not_offered_for_deployment() -> None:
 
 
 def test_study_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="the word after @ is 'book'; choose one of paper"):
+    with pytest.raises(InvalidValueError, match="the word after @ is 'book'; choose one of paper"):
         register("linucb@book", LinUCB, summary="none", source="none")
 
 
@@ -80,7 +80,7 @@ def test_tree_and_fits_cost_the_whole_promise(name: str) -> None:
     problem = make_environment(link="probit", dim=3, arms=20, radius=2.0).problem(5000)
     promise = Guarantee(epsilon=4.0, delta=0.02, trust=Trust.JOINT)
     ledger = MemoryLedger(promise)
-    privatizers = arrange(name, problem, Protection(guarantee=promise)).privatizers.values()
+    privatizers = build_protected(name, problem, Protection(guarantee=promise)).privatizers.values()
     ledger.charge_all([charge for privatizer in privatizers for charge in privatizer.charges(5000)])
     assert 0.999 * promise.epsilon < ledger.spent().epsilon <= promise.epsilon
 

@@ -6,16 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments.context_free_convex import Absolute
 from kerchief.policies.context_free.line_search import LineSearch, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 PROBLEM = ContextFreeProblem(
@@ -40,7 +40,9 @@ def round_to(place: float) -> float:
 
 def test_levels_halve_and_the_worse_end_is_cut() -> None:
     """The first level is 4/8; with s = 1, ln T = 1.1 and p = 1 it asks 5 times each, then 18."""
-    policy = LineSearch.of(PROBLEM, channel=Channel.clear(low=-1.0, high=1.0), patience=1.0)
+    policy = LineSearch.of(
+        PROBLEM, channel=ReportDistribution.clear(low=-1.0, high=1.0), patience=1.0
+    )
     values = {-1.0: 0.3, 0.0: 0.0, 1.0: 1.0}
     first = policy.init({})
     assert float(first.level) == 0.5
@@ -56,7 +58,9 @@ def test_levels_halve_and_the_worse_end_is_cut() -> None:
 
 
 def test_an_answer_about_an_interval_that_was_cut_is_left_out() -> None:
-    policy = LineSearch.of(PROBLEM, channel=Channel.clear(low=-1.0, high=1.0), patience=1.0)
+    policy = LineSearch.of(
+        PROBLEM, channel=ReportDistribution.clear(low=-1.0, high=1.0), patience=1.0
+    )
     state = policy.init({})
     action = policy.propose(state, jnp.int32(0), AT)
     memo = policy.memo(state, action, jnp.int32(0))
@@ -67,21 +71,24 @@ def test_an_answer_about_an_interval_that_was_cut_is_left_out() -> None:
 
 
 def test_theory_asks_as_often_as_its_means_need() -> None:
-    policy = LineSearch.of(PROBLEM, channel=Channel.clear(low=-1.0, high=1.0), mode="theory")
+    policy = LineSearch.of(
+        PROBLEM, channel=ReportDistribution.clear(low=-1.0, high=1.0), mode="theory"
+    )
     assert policy.patience == 4
-    heavy = Channel(low=None, high=None, spread=1.0, heavy=True)
-    with pytest.raises(InvalidValue, match="heavier"):
+    heavy = ReportDistribution(low=None, high=None, spread=1.0, heavy=True)
+    with pytest.raises(InvalidValueError, match="heavier"):
         LineSearch.of(PROBLEM, channel=heavy, mode="theory")
-    with pytest.raises(InvalidValue, match="3 dimensions"):
+    with pytest.raises(InvalidValueError, match="3 dimensions"):
         LineSearch.of(
-            Absolute.of(domain=Ball(dim=3)).problem(10), channel=Channel.clear(low=0.0, high=1.0)
+            Absolute.of(domain=Ball(dim=3)).problem(10),
+            channel=ReportDistribution.clear(low=0.0, high=1.0),
         )
 
 
 def test_line_search_learns_on_two_probabilities() -> None:
     world, horizon = Absolute.of(domain=Simplex(dim=2)), 8000
     promise = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
-    made = arrange("line-search", world.problem(horizon), Protection(guarantee=promise))
+    made = build_protected("line-search", world.problem(horizon), Protection(guarantee=promise))
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,

@@ -16,7 +16,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Release
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release
 from kerchief.core.linalg import svec
 from kerchief.core.problems import Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
@@ -44,7 +44,7 @@ def state(
 
 def test_before_any_user_it_knows_nothing() -> None:
     learner = policy(regularizer=4.0)
-    model = learner.publish(learner.init({"moments": Outlook(noisy=False)}))
+    model = learner.publish(learner.init({"moments": NoiseInfo(noisy=False)}))
     assert model.estimate.tolist() == [0.0, 0.0]
     assert model.inverse.tolist() == [[0.25, 0.0], [0.0, 0.25]]
     assert float(model.width) == pytest.approx(math.sqrt(2 * math.log(3 / 0.05)) + 2 * 2, rel=1e-6)
@@ -177,7 +177,7 @@ def test_centred_rewards_widen_the_radius_in_theory_only() -> None:
 
 def test_a_release_replaces_the_last_one() -> None:
     learner = policy()
-    before = learner.init({"moments": Outlook(noisy=True)})
+    before = learner.init({"moments": NoiseInfo(noisy=True)})
     release = Release(total=jnp.ones(5), count=jnp.int32(8), noise=jnp.float64(2.0))
     after = learner.update(before, "moments", release)
     assert (after.total == 1).all()
@@ -235,7 +235,7 @@ def test_without_noise_it_is_ridge_linucb() -> None:
         seen = (arms.features, action, reward, model.estimate)
         return learner.update(now, "moments", release), seen
 
-    start = learner.init({"moments": Outlook(noisy=False)})
+    start = learner.init({"moments": NoiseInfo(noisy=False)})
     _, played = jax.lax.scan(play, start, jnp.arange(200, dtype=jnp.int32))
     ridge = Ridge(4, float(learner.exploration))
     for x, action, reward, estimate in zip(*map(np.asarray, played), strict=True):

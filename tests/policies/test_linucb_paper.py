@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from kerchief.core.contracts import Outlook, Release
+from kerchief.core.contracts import NoiseInfo, Release
 from kerchief.core.problems import Problem
 from kerchief.policies.linear.linucb import PaperLinUCB
 
@@ -25,7 +25,7 @@ def test_the_width_is_the_printed_one() -> None:
 
     @jax.jit
     def learned() -> Any:
-        state = policy.init({"moments": Outlook(noisy=True)})
+        state = policy.init({"moments": NoiseInfo(noisy=True)})
         return policy.publish(policy.update(state, "moments", release))
 
     model = learned()
@@ -40,6 +40,6 @@ def test_the_width_is_the_printed_one() -> None:
 def test_without_noise_it_has_a_ridge_of_one() -> None:
     """The paper divides by a vanishing Υ there."""
     policy = PaperLinUCB.printed(FACTS)
-    model = policy.publish(policy.init({"moments": Outlook(noisy=False)}))
+    model = policy.publish(policy.init({"moments": NoiseInfo(noisy=False)}))
     assert float(model.inverse[0, 0]) == pytest.approx(1.0)
     assert math.isfinite(float(model.width))

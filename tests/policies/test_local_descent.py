@@ -14,16 +14,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.checks import BANDIT_LAWS, Case
-from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Tree
+from kerchief.checks import BANDIT_LAWS, PolicyFixture
+from kerchief.core.contracts import Arms, Environment, Example, NoiseInfo, Policy, Tree
 from kerchief.core.contracts import Release as Released
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.policies import Terms
+from kerchief.policies import PrivacyBudget
 from kerchief.policies.glm.local_descent import Learner, LocalDescent
 from kerchief.policies.glm.local_paper import PrintedDescent, ThreeBlocks, printed_deviation
 from kerchief.policies.registry import POLICIES, Mode
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
 LAWS = {law.name: law for law in BANDIT_LAWS}
 WORLD = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
-NOISY = {"gradients": Outlook(noisy=True)}
+NOISY = {"gradients": NoiseInfo(noisy=True)}
 
 
 def facts(**changes: Any) -> Problem:
@@ -44,9 +44,11 @@ def facts(**changes: Any) -> Problem:
 
 
 def paper(epsilon: float = math.inf, delta: float = 0.05, **changes: Any) -> PrintedDescent:
-    build = POLICIES["glm-local@paper"].promised
+    build = POLICIES["glm-local@paper"].build_with_budget
     assert build is not None
-    made = build(facts(**changes), "tuned", Terms(epsilon=epsilon, delta=delta, trust="local"))
+    made = build(
+        facts(**changes), "tuned", PrivacyBudget(epsilon=epsilon, delta=delta, trust="local")
+    )
     assert isinstance(made, PrintedDescent)
     return made
 
@@ -209,7 +211,9 @@ def test_printed_constants() -> None:
     sigma = 6 * math.sqrt(2 * math.log(3.75e5)) / 2
     assert policy.deviation == pytest.approx(sigma) == printed_deviation(2.0, 1e-5)
     assert policy.step == pytest.approx(1000**-0.5)
-    state = dataclasses.replace(policy.init({"blocks": Outlook(noisy=True)}), count=jnp.int32(100))
+    state = dataclasses.replace(
+        policy.init({"blocks": NoiseInfo(noisy=True)}), count=jnp.int32(100)
+    )
     model = policy.publish(state)
     ridge = 1 + 2 * sigma * 10 * (4 * math.sqrt(3) + 2 * math.log(2000 / 0.05))
     assert float(model.inverse[0, 0]) == pytest.approx(1 / ridge, rel=1e-5)
@@ -222,7 +226,9 @@ def test_printed_constants() -> None:
 def test_a_pure_promise_keeps_every_delta(name: str) -> None:
     """The printed constants divide by delta; with none they are those without a promise."""
     made, plain = (
-        POLICIES[name].build(facts(), "tuned", Terms(epsilon=1.0, delta=delta, trust="local"))
+        POLICIES[name].build(
+            facts(), "tuned", PrivacyBudget(epsilon=1.0, delta=delta, trust="local")
+        )
         for delta in (0.0, 0.05 if name == "glm-local@paper" else 0.02)
     )
     assert made == plain
@@ -277,11 +283,13 @@ def test_gradients_are_cut_whatever_the_reward(reward: float) -> None:
     policy: Any
     for policy in (LocalDescent.of(facts()), LocalDescent.of(facts(), mode="theory"), paper()):
         (name,) = policy.queries
-        model = policy.publish(policy.init({name: Outlook(noisy=False)}))
+        model = policy.publish(policy.init({name: NoiseInfo(noisy=False)}))
         model = dataclasses.replace(model, iterate=jnp.array([1.0, -1.0, 1.0]))
         record = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))[name]
         parts = policy.query.split(policy.query.encode(record))
-        bound = policy.query.high if isinstance(policy.query, Regression) else policy.query.slope
+        bound = (
+            policy.query.high if isinstance(policy.query, RegressionMoments) else policy.query.slope
+        )
         assert np.linalg.norm(parts[-1]) <= bound * (1 + 1e-12)
         assert np.linalg.norm(parts[0]) <= 1 + 1e-12
 
@@ -311,7 +319,7 @@ def test_in_theory_no_honest_gradient_is_cut() -> None:
 @pytest.mark.parametrize("name", ["dim", "norm", "score", "slope", "importance"])
 def test_bounds_are_checked(name: str) -> None:
     given: dict[str, Any] = {"dim": 2, "norm": 1.0, "score": 1.0, "slope": 1.0, name: 0}
-    with pytest.raises(InvalidValue, match=name):
+    with pytest.raises(InvalidValueError, match=name):
         ThreeBlocks(**given)
 
 
@@ -327,7 +335,7 @@ class Understated(ThreeBlocks):
 def test_noise_a_third_too_small_is_caught() -> None:
     """By the law of statistics, for blocks that claim too little; as they are, they pass."""
     entry, law = POLICIES["glm-local@paper"], LAWS["statistics obey their bound"]
-    law(Case.of("glm-local@paper", entry, "local"))
+    law(PolicyFixture.of("glm-local@paper", entry, "local"))
 
     def make(problem: Problem, mode: Mode) -> PrintedDescent:
         policy = entry.make(problem, mode)
@@ -336,7 +344,11 @@ def test_noise_a_third_too_small_is_caught() -> None:
         return dataclasses.replace(policy, query=Understated(**fields))
 
     with pytest.raises(AssertionError, match="blocks"):
-        law(Case.of("faint", dataclasses.replace(entry, make=make, promised=None), "local"))
+        law(
+            PolicyFixture.of(
+                "faint", dataclasses.replace(entry, make=make, build_with_budget=None), "local"
+            )
+        )
 
 
 @pytest.mark.nightly

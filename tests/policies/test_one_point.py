@@ -12,29 +12,29 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
+from kerchief.policies.baselines import Anywhere, BestReport
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.one_point import OnePoint, State
-from kerchief.policies.yardsticks import Anywhere, BestSeen
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 
 
-def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+def made(name: str, problem: Any, mode: Any, channel: ReportDistribution) -> Any:
     """A bandit for what reports will be like."""
     return POLICIES[name].build(
-        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+        problem, mode, PrivacyBudget(epsilon=1.0, delta=0.0, trust="local", channel=channel)
     )
 
 
@@ -42,7 +42,7 @@ def test_radius_and_step_are_those_of_the_least_bound() -> None:
     problem = ContextFreeProblem(
         horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3, radius=2.0), lipschitz=1.5
     )
-    made = OnePoint.of(problem, channel=Channel(low=None, high=None, spread=3.0))
+    made = OnePoint.of(problem, channel=ReportDistribution(low=None, high=None, spread=3.0))
     # R = r = 2, d v = 9, (2 + R/r) G = 4.5: ρ = √(18 / 4.5) / 10, η = 2 ρ / (9 · 100).
     assert made.radius == pytest.approx(0.2)
     assert made.step == pytest.approx(0.4 / 900)
@@ -59,7 +59,7 @@ def test_falling_steps_minimize_the_bound_for_curved_losses() -> None:
     problem = ContextFreeProblem(
         horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3), lipschitz=2.0, convexity=0.5
     )
-    made = OnePoint.curved(problem, channel=Channel(low=None, high=None, spread=0.1))
+    made = OnePoint.curved(problem, channel=ReportDistribution(low=None, high=None, spread=0.1))
     # d v = 0.3, (2 + R/r) G = 6, α = 0.5: ρ³ = 0.09 ln T / 30000.
     radius = (0.09 * math.log(10_000) / 30_000) ** (1 / 3)
     assert made.radius == pytest.approx(radius)
@@ -75,29 +75,32 @@ def test_falling_steps_minimize_the_bound_for_curved_losses() -> None:
     after = made.learn(state, jnp.zeros((1, 3)), jnp.eye(3)[0], jnp.array([2.1]), jnp.int32(9))
     step = 1 / (0.5 * first + 0.5 * 10)
     np.testing.assert_allclose(after.point, [-step * 3 / radius * 0.1, 0, 0], rtol=1e-9)
-    with pytest.raises(InvalidValue, match="convexity"):
+    with pytest.raises(InvalidValueError, match="convexity"):
         OnePoint.curved(
-            Absolute.of(domain=Ball(dim=2)).problem(9), channel=Channel.clear(low=0.0, high=1.0)
+            Absolute.of(domain=Ball(dim=2)).problem(9),
+            channel=ReportDistribution.clear(low=0.0, high=1.0),
         )
 
 
 def test_a_short_game_keeps_the_sphere_in_the_set() -> None:
     problem = ContextFreeProblem(horizon=2, low=0.0, high=1.0, domain=Simplex(dim=4), lipschitz=0.1)
-    made = OnePoint.of(problem, channel=Channel(low=None, high=None, spread=50.0))
+    made = OnePoint.of(problem, channel=ReportDistribution(low=None, high=None, spread=50.0))
     assert made.radius == pytest.approx(Simplex(dim=4).inner / 2)
 
 
 def test_arms_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="5 arms and no domain"):
+    with pytest.raises(InvalidValueError, match="5 arms and no domain"):
         OnePoint.of(
             ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=5),
-            channel=Channel.clear(low=0.0, high=1.0),
+            channel=ReportDistribution.clear(low=0.0, high=1.0),
         )
 
 
 def test_estimates_are_unbiased_for_any_subtracted_mean() -> None:
     world = Linear.of(domain=Simplex(dim=4), noise=0.0)
-    policy = OnePoint.of(world.problem(10_000), channel=Channel.clear(low=-1.0, high=1.0))
+    policy = OnePoint.of(
+        world.problem(10_000), channel=ReportDistribution.clear(low=-1.0, high=1.0)
+    )
     truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))
     state = State(point=world.domain.center(), mean=jnp.float64(0.4))
     count = 16_000
@@ -122,7 +125,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
     rounds, dim, seed = 80, 3, Stream.of(seed=3, replicate=0)
     world = Absolute.of(domain=Ball(dim=dim))
     problem = world.problem(rounds)
-    policy = OnePoint.of(problem, channel=Channel.clear(low=0.0, high=problem.high))
+    policy = OnePoint.of(problem, channel=ReportDistribution.clear(low=0.0, high=problem.high))
     truth = world.init(seed.at(WORLD))
 
     def turn(state: State, round: Array) -> tuple[State, tuple[Array, ...]]:
@@ -151,7 +154,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 @pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
 def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
     world = Quadratic.of(domain=domain)
-    policy = made(name, world.problem(200), "tuned", Channel.clear(low=0.0, high=1.0))
+    policy = made(name, world.problem(200), "tuned", ReportDistribution.clear(low=0.0, high=1.0))
     root = Stream.of(seed=8, replicate=0)
 
     def turn(state: State, round: Array) -> tuple[State, Array]:
@@ -169,7 +172,7 @@ def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Do
 
 def test_it_learns_from_protected_losses() -> None:
     world, horizon = Absolute.of(domain=Ball(dim=2)), 20_000
-    protected = arrange(
+    protected = build_protected(
         "one-point", world.problem(horizon), Protection(guarantee=LOCAL), mode="tuned"
     )
     policy, privatizers = protected.policy, protected.privatizers
@@ -198,10 +201,10 @@ def test_it_learns_from_protected_losses() -> None:
 def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     """Random points are spread over the set; greedy play ends at one of them."""
     problem = Absolute.of(domain=domain).problem(50)
-    free, channel = Stream.of(seed=1, replicate=0), Channel.clear(low=0.0, high=1.0)
+    free, channel = Stream.of(seed=1, replicate=0), ReportDistribution.clear(low=0.0, high=1.0)
     uniform, greedy = (made(name, problem, "tuned", channel) for name in ("uniform", "greedy"))
     assert isinstance(uniform, Anywhere)
-    assert isinstance(greedy, BestSeen)
+    assert isinstance(greedy, BestReport)
     assert uniform.queries == {}
     propose = jax.vmap(lambda i: uniform.propose((), jnp.int32(0), free.at(POLICY, round=i))[0])
     points = np.asarray(jax.jit(propose)(jnp.arange(200)))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Outlook, Release
+from kerchief.core.contracts import Arms, NoiseInfo, Release
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
@@ -21,7 +21,7 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
-QUIET = {"moments": Outlook(noisy=False)}
+QUIET = {"moments": NoiseInfo(noisy=False)}
 
 
 def facts(link: str, **changes: Any) -> Problem:
@@ -30,7 +30,7 @@ def facts(link: str, **changes: Any) -> Problem:
 
 
 def told(policy: OnlineGLM, total: Any, count: int, noise: float = 0.0) -> Any:
-    state = policy.init({"moments": Outlook(noisy=noise > 0)})
+    state = policy.init({"moments": NoiseInfo(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
     return _updated(policy, state, release)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Clock, Environment, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Environment, NoiseInfo, Policy, Release, Tree
 from kerchief.core.online import Descent, Doubling, Maler
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -64,7 +64,7 @@ def test_two_rounds_by_hand() -> None:
     policy = dataclasses.replace(
         OnlineLinUCB.of(PROBLEM), learner=Descent(radius=1.0, pace=4.0), exploration=3.0
     )
-    state = policy.init({"pair": Outlook(noisy=True)})
+    state = policy.init({"pair": NoiseInfo(noisy=True)})
     first = Release(total=jnp.array([0.6, 0.8, 1.0]), count=jnp.int32(1), noise=jnp.float64(0.5))
     state = policy.update(state, "pair", first)
     # g = 2 x̃ (0 - 1); curvature 2 (1 + 2/4) = 3; rate 4/(1 + 12).
@@ -142,7 +142,7 @@ def history(policy: OnlineLinUCB, std: float, seed: int, rounds: int) -> Tree:
         after = policy.update(state, "pair", release)
         return after, after
 
-    first = policy.init({"pair": Outlook(noisy=True)})
+    first = policy.init({"pair": NoiseInfo(noisy=True)})
     return jax.lax.scan(take, first, (totals, counts))[1]
 
 
@@ -187,7 +187,7 @@ def test_the_anytime_version_knows_no_horizon() -> None:
         for horizon in (10, 10**6)
     )
     assert dataclasses.replace(short, length=long.length) == long
-    states = [policy.init({"pair": Outlook(noisy=True)}) for policy in (short, long)]
+    states = [policy.init({"pair": NoiseInfo(noisy=True)}) for policy in (short, long)]
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), *states))
 
 
@@ -199,15 +199,18 @@ def test_the_printed_constants() -> None:
         )
         assert found == pytest.approx(bound, rel=0.02)
     problem = dataclasses.replace(PROBLEM, dim=5, horizon=20000)
-    policy = online_paper.PrintedLinUCB.promised(problem, 10.0, 0.1)
-    model = jax.jit(lambda one: one.publish(one.init({"pair": Outlook(noisy=True)})))(policy)
+    policy = online_paper.PrintedLinUCB.build_with_budget(problem, 10.0, 0.1)
+    model = jax.jit(lambda one: one.publish(one.init({"pair": NoiseInfo(noisy=True)})))(policy)
     # After 20000 users V is about 20000 (1/5 + σ²).
     assert float(model.width) / math.sqrt(20000 * (0.2 + 0.8**2)) > 20
     assert policy.ridge == 0
     # How far steps 2D/(G √t) lead in all, at ε = 1: the convex expert hardly leaves zero.
-    inert = online_paper.PrintedLinUCB.promised(problem, 1.0, 0.1)
+    inert = online_paper.PrintedLinUCB.build_with_budget(problem, 1.0, 0.1)
     assert 2 * inert.radius / inert.steepest * 2 * math.sqrt(20000) < 0.2
-    assert online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1, least=0.1).ridge == 500**-0.25
+    assert (
+        online_paper.PrintedLinUCB.build_with_budget(PROBLEM, 10.0, 0.1, least=0.1).ridge
+        == 500**-0.25
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,13 +236,13 @@ def test_printed_bound_beats_the_trivial_one_late(
 
 def test_printed_sums_have_what_the_perturbation_adds_on_average() -> None:
     """Lemma 3.3: Ṽ and ũ are of x + ζ + η; on average ζ adds Δ² I and Δ² θ_t for each user."""
-    plain = online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1)
+    plain = online_paper.PrintedLinUCB.build_with_budget(PROBLEM, 10.0, 0.1)
     perturbed = dataclasses.replace(plain, ridge=0.5)
     release = Release(total=jnp.array([0.6, 0.8, 0.3]), count=jnp.int32(1), noise=jnp.float64(0.1))
 
     @jax.jit
     def sums(policy: OnlineLinUCB) -> tuple[jax.Array, jax.Array]:
-        state = policy.init({"pair": Outlook(noisy=True)})
+        state = policy.init({"pair": NoiseInfo(noisy=True)})
         begun = policy.learner.begin(jnp.array([0.2, -0.4]), policy.length)
         after = policy.update(dataclasses.replace(state, learner=begun), "pair", release)
         return after.gram, after.moment
@@ -252,7 +255,7 @@ def test_printed_sums_have_what_the_perturbation_adds_on_average() -> None:
 @pytest.mark.nightly
 def test_printed_anytime_version_resets_sums_at_each_epoch() -> None:
     """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
-    policy = online_paper.PrintedAnytime.promised(PROBLEM, 10.0, 0.1)
+    policy = online_paper.PrintedAnytime.build_with_budget(PROBLEM, 10.0, 0.1)
     states = jax.tree.map(np.asarray, jax.jit(lambda: history(policy, 0.0, 3, 7))())
     seen = [jax.tree.map(lambda leaf, user=user: leaf[user], states) for user in range(7)]
     traces = [float(jnp.trace(state.gram)) for state in seen]
@@ -264,10 +267,10 @@ def test_printed_anytime_version_resets_sums_at_each_epoch() -> None:
     point = policy.learner.point(seen[2].learner)
     np.testing.assert_array_equal(np.asarray(point), np.zeros(2))
     for users, state in ((2, seen[0]), (8, seen[6])):
-        alone = online_paper.PrintedLinUCB.promised(
+        alone = online_paper.PrintedLinUCB.build_with_budget(
             dataclasses.replace(PROBLEM, horizon=users), 10.0, 0.1
         )
-        fresh = alone.publish(alone.init({"pair": Outlook(noisy=True)}))
+        fresh = alone.publish(alone.init({"pair": NoiseInfo(noisy=True)}))
         assert float(policy.publish(state).width) == pytest.approx(float(fresh.width), rel=1e-6)
 
 

@@ -13,7 +13,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Environment, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Environment, NoiseInfo, Policy, Release, Tree
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -42,7 +42,7 @@ def noisy(policy: PairLinUCB, statistics: Array, std: float | Array, seed: int |
         return policy.update(state, "pair", Release(total=total, count=count, noise=noise)), None
 
     counts = jnp.arange(1, len(totals) + 1, dtype=jnp.int32)
-    return jax.lax.scan(take, policy.init({"pair": Outlook(noisy=True)}), (totals, counts))[0]
+    return jax.lax.scan(take, policy.init({"pair": NoiseInfo(noisy=True)}), (totals, counts))[0]
 
 
 def users(query: Pair, count: int, parameter: Floats, seed: int) -> tuple[Floats, Floats, Array]:

@@ -18,14 +18,14 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
-from kerchief.core.phases import Asked, Phase
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.phases import Phase, PhaseQuery
 from kerchief.core.problems import PopulationProblem
-from kerchief.core.queries import UnitBall
+from kerchief.core.queries import UnitBallVector
 from kerchief.policies import POLICIES
+from kerchief.policies.baselines import UniformPopulation
 from kerchief.policies.phased.elimination import Elimination, State
 from kerchief.policies.registry import Mode
-from kerchief.policies.yardsticks import UniformPopulation
 from kerchief.privacy import Trust
 from kerchief.privacy.calibration import gaussian_delta
 
@@ -48,13 +48,13 @@ def policy(problem: PopulationProblem = CROWD, **choices: Any) -> Elimination:
 
 
 @partial(jax.jit, static_argnames="noisy")
-def ask(one: Elimination, x: Array, survivors: State, phase: Phase, *, noisy: bool) -> Asked:
+def ask(one: Elimination, x: Array, survivors: State, phase: Phase, *, noisy: bool) -> PhaseQuery:
     """Compiled once for each kind of policy."""
     return one.ask(x, survivors, phase, noisy=noisy)
 
 
 @jax.jit
-def own_estimate(one: Elimination, asked: Asked) -> tuple[Array, Array, Array]:
+def own_estimate(one: Elimination, asked: PhaseQuery) -> tuple[Array, Array, Array]:
     solve = asked.decoder[:, : asked.pulls.shape[1]] / jnp.sqrt(asked.reals * 1.0)
     rank = jnp.round(jnp.trace(asked.span)).astype(int)
     return one._estimate(asked.inverse, asked.span, rank, solve)
@@ -67,7 +67,9 @@ def state(allowed: list[int] | None = None, count: int = 30) -> State:
     return State(allowed=mask, best=jnp.int32(0))
 
 
-def both_ways(one: Elimination, x: Floats, survivors: State, phase: Phase = PHASE) -> list[Asked]:
+def both_ways(
+    one: Elimination, x: Floats, survivors: State, phase: Phase = PHASE
+) -> list[PhaseQuery]:
     """What is asked without noise (averages), and by a client's own estimate."""
     asked = ask(one, jnp.asarray(x), survivors, phase, noisy=False)
     encoder, decoder, reals = own_estimate(one, asked)
@@ -92,9 +94,11 @@ def test_the_clients_of_the_papers_setting() -> None:
 
 def test_a_population_that_is_too_small_is_refused() -> None:
     problem = dataclasses.replace(LARGE, clients=50_795)
-    with pytest.raises(InvalidValue, match=r"18 phases ask 50796 clients, .* population has 50795"):
+    with pytest.raises(
+        InvalidValueError, match=r"18 phases ask 50796 clients, .* population has 50795"
+    ):
         policy(problem, rule="paper").phases(quiet)
-    with pytest.raises(InvalidValue, match="take a larger population"):
+    with pytest.raises(InvalidValueError, match="take a larger population"):
         policy(problem, rule="paper", clients=3000).phases(quiet)
 
 
@@ -173,7 +177,7 @@ def test_fewer_actions_than_dimensions() -> None:
 def test_answers_fill_the_unit_ball_and_no_more() -> None:
     """Opposite corners are 2 apart: the sensitivity is attained, and never exceeded."""
     one, x = policy(), sphere(30, 4)
-    query = UnitBall(size=one.query.size)
+    query = UnitBallVector(size=one.query.size)
     rng = np.random.default_rng(1)
     asked, own = both_ways(one, x, state())
     corners = rng.choice([-1.0, 1.0], size=(2000, asked.pulls.shape[1]))
@@ -229,9 +233,9 @@ def test_the_way_with_less_noise_is_taken() -> None:
 # Widths, and what is dropped.
 
 
-def by_hand(pulls: float, clients: int, length: float, noise: float) -> Asked:
+def by_hand(pulls: float, clients: int, length: float, noise: float) -> PhaseQuery:
     """Two orthogonal actions, equally often played, averages asked for."""
-    return Asked(
+    return PhaseQuery(
         atoms=jnp.array([[0, 1]]),
         pulls=jnp.array([[pulls, pulls]]),
         plays=jnp.array([[pulls, pulls]]),

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Release
+from kerchief.core.contracts import Arms, Clock, FitRelease, NoiseInfo, Release
 from kerchief.core.linalg import svec
 from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
@@ -35,7 +35,7 @@ def bandit(*, explore: bool = False, **numbers: Any) -> RarelySwitching:
 
 @partial(jax.jit, static_argnames="noisy")
 def begun(policy: RarelySwitching, *, noisy: bool = False) -> State:
-    return policy.init({name: Outlook(noisy=noisy) for name in policy.queries})
+    return policy.init({name: NoiseInfo(noisy=noisy) for name in policy.queries})
 
 
 @jax.jit
@@ -47,7 +47,7 @@ def shown(policy: RarelySwitching, state: State, *grams: Any, noise: float = 0.0
 
 @partial(jax.jit, static_argnames="name")
 def fitted(policy: RarelySwitching, state: State, name: str, point: Any) -> State:
-    release = Fitted(point=jnp.asarray(point), count=jnp.int32(10), noise=jnp.float64(0))
+    release = FitRelease(point=jnp.asarray(point), count=jnp.int32(10), noise=jnp.float64(0))
     return policy.update(state, name, release)
 
 

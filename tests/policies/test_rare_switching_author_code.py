@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Start
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
 from kerchief.environments import make_environment
 from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.glm.rare_switching_author_code import (
     LongSteps,
@@ -22,16 +22,16 @@ from kerchief.policies.glm.rare_switching_author_code import (
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
 from kerchief.roles import Bandit
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 
 PROBLEM = make_environment(link="probit", dim=3, arms=20, radius=2.0).problem(5000)
 STEEPEST = 1 / np.sqrt(2 * np.pi)
 
 
 def rule(epsilon: float, delta: float = 0.02) -> RarelySwitching:
-    make = POLICIES["glm@author-code"].promised
+    make = POLICIES["glm@author-code"].build_with_budget
     assert make is not None
-    policy = make(PROBLEM, "tuned", Terms(epsilon=epsilon, delta=delta, trust="local"))
+    policy = make(PROBLEM, "tuned", PrivacyBudget(epsilon=epsilon, delta=delta, trust="local"))
     assert isinstance(policy, RarelySwitching)
     return policy
 
@@ -89,7 +89,7 @@ def test_steps_follow_the_epsilon_of_one_fit(epsilon: float, fits: int, steps: i
 def test_tree_has_the_noise_of_the_code(epsilon: float) -> None:
     """A node has μ'(0)/√(2ρ/m) there; here sums of weights within 1 are taken times μ'(0)/e."""
     promise = Guarantee(epsilon=epsilon, delta=0.02, trust=Trust.JOINT)
-    made = arrange("glm@author-code", PROBLEM, Protection(guarantee=promise))
+    made = build_protected("glm@author-code", PROBLEM, Protection(guarantee=promise))
     (tree,) = made.privatizers["curvature"].noises
     assert isinstance(tree, ContinualNoise)
     levels = 13  # of 5000 users; with one level more for the same ρ the code has 14
@@ -113,5 +113,5 @@ def test_long_steps_average_what_comes_after_the_first_ones() -> None:
 
 def test_it_is_not_offered_for_deployment() -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
-    with pytest.raises(InvalidValue, match="for study alone; choose 'glm'"):
+    with pytest.raises(InvalidValueError, match="for study alone; choose 'glm'"):
         Bandit(policy="glm@author-code", problem=PROBLEM, guarantee=promise)

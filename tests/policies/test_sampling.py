@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kerchief.core.batches import spanning
-from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -21,7 +21,7 @@ from kerchief.environments import make_environment
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
 from kerchief.policies import POLICIES
-from kerchief.policies.sampling import Beliefs, Sampling
+from kerchief.policies.sampling import PosteriorModel, Sampling
 from kerchief.policies.weighted import LinearSampling, sampling
 from kerchief.privacy import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -29,7 +29,7 @@ from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers import At, PrefixSums
 from kerchief.privatizers.protect import Protection
 from kerchief.roles import deploy, deployed
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 from kerchief_wire.task import Task
 
@@ -48,7 +48,7 @@ Cohort = tuple[int, float, Any, Any]
 
 def _state(policy: Sampling, *cohorts: Cohort, separate: Separate = "cohorts") -> Any:
     """What the learner keeps after cohorts of so many users with noise and sums of their own."""
-    state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
+    state = policy.init({"moments": NoiseInfo(noisy=True, separate=separate)})
     count, variance, total = 0, 0.0, np.zeros(policy.query.size)
     for users, noise, gram, moment in cohorts:
         count, variance = count + users, variance + noise**2
@@ -68,7 +68,7 @@ def _with(
 ) -> Any:
     """The state after a release of these sums."""
     total = _flat(policy, gram, moment)
-    state = policy.init({"moments": Outlook(noisy=noise > 0)})
+    state = policy.init({"moments": NoiseInfo(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
     return _updated(policy, state, release)
 
@@ -163,7 +163,7 @@ def test_cohort_closes_when_its_gram_matrix_exceeds_its_noise(
 def test_cohorts_grow_so_that_there_are_never_many() -> None:
     """Each tells of its noise, too: many would end exploration (`sampling.md`)."""
     policy = LinearSampling.of(FACTS)
-    state, closings = policy.init({"moments": Outlook(noisy=True, separate="users")}), 0
+    state, closings = policy.init({"moments": NoiseInfo(noisy=True, separate="users")}), 0
     readings = spanning(200_000, first=1000, growth=1.02)
     query = dataclasses.replace(policy.query, readings=readings)
     policy = dataclasses.replace(policy, query=query)
@@ -237,7 +237,7 @@ def test_noise_per_user_leaves_wider_prior_than_noise_per_cohort() -> None:
     policy = LinearSampling.of(FACTS, epsilon=4.0)
     spreads = {}
     for separate in ("cohorts", "users"):
-        state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
+        state = policy.init({"moments": NoiseInfo(noisy=True, separate=separate)})
         _, spread = policy._solve_along_axes(state.separate, jnp.eye(3), jnp.zeros(3), jnp.zeros(3))
         spreads[separate] = float(spread[0, 0])
     assert spreads["users"] == pytest.approx((3 * 0.16) ** -0.5, rel=1e-6)
@@ -296,7 +296,7 @@ def test_sampling_outgrows_every_root_of_a_logarithm() -> None:
 def test_devices_of_one_batch_play_many_arms() -> None:
     """All see one model, and each acts on a guess of its own; what is not allowed is not played."""
     policy = LinearSampling.of(FACTS)
-    model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
+    model = policy.publish(policy.init({"moments": NoiseInfo(noisy=True)}))
     points = np.random.default_rng(0).normal(size=(10, 3))
     features = jnp.asarray(points / np.linalg.norm(points, axis=1, keepdims=True))
     arms = Arms(features=features, allowed=jnp.arange(10) < 8)
@@ -315,7 +315,7 @@ def test_theory_mode_draws_from_the_proved_set(link: str) -> None:
     assert type(policy).__name__ == ("LinearSampling" if link == "linear" else "GLMSampling")
     state = _with(policy, np.diag([50.0, 20.0, 10.0]), [10.0, 5.0, 1.0], noise=2.0)
     ridge, _, width = policy._theory_width(state)
-    model: Beliefs = policy.publish(state)
+    model: PosteriorModel = policy.publish(state)
     scale = 1.0 if link == "linear" else policy.steepest
     sizes = sorted((float(width) / np.sqrt(scale * np.array([50.0, 20.0, 10.0]) + ridge)).tolist())
     assert sorted(np.linalg.norm(model.sample, axis=0)) == pytest.approx(sizes, rel=1e-5)
@@ -331,7 +331,7 @@ def test_a_cohort_is_noisy_on_its_own_and_a_prefix_total_is_not() -> None:
         ("local", "users"),
     ):
         promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
-        made = arrange("sampling", FACTS, Protection(guarantee=promise))
+        made = build_protected("sampling", FACTS, Protection(guarantee=promise))
         assert made.privatizers["moments"].outlook.separate == separate
 
 
@@ -340,7 +340,7 @@ def test_running_totals_are_read_rarely_where_each_costs_noise() -> None:
     promise = Protection(guarantee=Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT))
     prices, noises = [], []
     for name in ("sampling", "linucb"):
-        sums = arrange(name, FACTS, promise).privatizers["moments"]
+        sums = build_protected(name, FACTS, promise).privatizers["moments"]
         assert isinstance(sums, PrefixSums)
         (charge,) = sums.charges(FACTS.horizon)
         assert isinstance(charge.event, Gaussian)
@@ -356,7 +356,11 @@ def test_running_totals_are_read_rarely_where_each_costs_noise() -> None:
 def test_the_last_planned_user_is_served_too(trust: str, horizon: int) -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
     facts = dataclasses.replace(FACTS, horizon=horizon)
-    schedule = arrange("best", facts, Protection(guarantee=promise)).privatizers["moments"].schedule
+    schedule = (
+        build_protected("best", facts, Protection(guarantee=promise))
+        .privatizers["moments"]
+        .schedule
+    )
     assert isinstance(schedule, At)
     assert schedule.ends[-1] == horizon
 
@@ -364,7 +368,7 @@ def test_the_last_planned_user_is_served_too(trust: str, horizon: int) -> None:
 def _regret(name: str, trust: str, replicates: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     world = make_environment(contexts="fixed", dim=3, arms=30)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
-    made = arrange(name, world.problem(4000), Protection(guarantee=promise))
+    made = build_protected(name, world.problem(4000), Protection(guarantee=promise))
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Arms, Clock, Release
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -21,8 +21,8 @@ from kerchief.policies.linear.sblb import SBLB, batch_length, corollary_keep, pr
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.randomized_bits import KEEP_UNIT, local_keep, paper_local_epsilon
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.deployment import deploy, deployed
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief_wire.noise import KEEP_UNITS, Bits
 
 DELTA = 1e-5
@@ -34,17 +34,17 @@ def facts(
     return Problem(dim=dim, arms=3, norm=norm, radius=radius, low=0.0, high=1.0, horizon=horizon)
 
 
-def made(name: str, problem: Problem, epsilon: float, **numbers: float) -> Arranged:
+def made(name: str, problem: Problem, epsilon: float, **numbers: float) -> ProtectedPolicy:
     promise = Guarantee(epsilon=epsilon, delta=DELTA, trust=Trust.SHUFFLE)
     protection = Protection(guarantee=promise, mechanism="bit")
-    return arrange(name, problem, protection, numbers=numbers)
+    return build_protected(name, problem, protection, numbers=numbers)
 
 
-def query_of(arranged: Arranged) -> Any:
+def query_of(arranged: ProtectedPolicy) -> Any:
     return arranged.policy.queries["moments"]
 
 
-def sums_of(arranged: Arranged) -> Any:
+def sums_of(arranged: ProtectedPolicy) -> Any:
     return arranged.privatizers["moments"]
 
 
@@ -198,7 +198,7 @@ def test_a_task_has_the_same_box_and_both_promises() -> None:
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, float], why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+    with pytest.raises(InvalidValueError, match=why):
         made("sblb@paper", facts(), 1.0, **numbers)
 
 
@@ -211,7 +211,7 @@ def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, float], why: 
     ],
 )
 def test_promises_without_a_length_are_refused(changed: dict[str, Any], why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+    with pytest.raises(InvalidValueError, match=why):
         SBLB.of(facts(), switching=True, **changed)
 
 

@@ -11,28 +11,28 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import Run, simulate
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 
-def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+def made(name: str, problem: Any, mode: Any, channel: ReportDistribution) -> Any:
     """A bandit for what reports will be like."""
     return POLICIES[name].build(
-        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+        problem, mode, PrivacyBudget(epsilon=1.0, delta=0.0, trust="local", channel=channel)
     )
 
 
@@ -43,7 +43,7 @@ def _local(epsilon: float) -> Guarantee:
 def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> Run:
     """With the same noise, whatever the bandit's own would be."""
     protection = Protection(guarantee=_local(epsilon), mechanism="best")
-    protected = arrange(name, world.problem(horizon), protection)
+    protected = build_protected(name, world.problem(horizon), protection)
     return simulate(
         policy=protected.policy,
         privatizers=protected.privatizers,
@@ -60,9 +60,9 @@ def _game(dim: int = 4, horizon: int = 100) -> ContextFreeProblem:
     return Quadratic.of(domain=Ball(dim=dim)).problem(horizon)
 
 
-CLEAR = Channel.clear(low=-2.0, high=2.0)
-COIN = Channel(low=-3.0, high=3.0, spread=3.0)
-NORMAL = Channel(low=None, high=None, spread=math.sqrt(2.0**2 + 5.0**2))
+CLEAR = ReportDistribution.clear(low=-2.0, high=2.0)
+COIN = ReportDistribution(low=-3.0, high=3.0, spread=3.0)
+NORMAL = ReportDistribution(low=None, high=None, spread=math.sqrt(2.0**2 + 5.0**2))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ NORMAL = Channel(low=None, high=None, spread=math.sqrt(2.0**2 + 5.0**2))
         (NORMAL, 4 * 2.0**2 + 4**2 * 5.0**2),  # d G² + d² σ²
     ],
 )
-def test_steps_know_the_length_of_estimates(channel: Channel, square: float) -> None:
+def test_steps_know_the_length_of_estimates(channel: ReportDistribution, square: float) -> None:
     assert TwoPoint.of(_game(), channel=channel).firmness == pytest.approx(math.sqrt(100 * square))
     strong = TwoPoint.strong(_game(), channel=channel)
     first = float(strong.firmness)
@@ -101,10 +101,10 @@ def test_the_papers_questions_lie_at_the_printed_distance(dim: int, half: float)
 
 def test_games_without_a_domain_or_without_curvature_are_refused() -> None:
     arms = ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=3)
-    with pytest.raises(InvalidValue, match="3 arms and no domain"):
+    with pytest.raises(InvalidValueError, match="3 arms and no domain"):
         TwoPoint.of(arms, channel=CLEAR)
     flat = Absolute.of(domain=Ball(dim=2)).problem(10)
-    with pytest.raises(InvalidValue, match="convexity is 0"):
+    with pytest.raises(InvalidValueError, match="convexity is 0"):
         TwoPoint.strong(flat, channel=CLEAR)
 
 
@@ -147,7 +147,9 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
 def test_lying_loss_function_cannot_push_report_beyond_its_bound(lies: list[float]) -> None:
     world = Quadratic.of(domain=Ball(dim=2))
     for guarantee in (FREE, _local(1.0)):
-        protected = arrange("two-point", world.problem(100), Protection(guarantee=guarantee))
+        protected = build_protected(
+            "two-point", world.problem(100), Protection(guarantee=guarantee)
+        )
         policy, privatizers = protected.policy, protected.privatizers
         assert isinstance(policy, TwoPoint)
         number = policy.answer(jnp.zeros((2, 2)), jnp.array(lies))

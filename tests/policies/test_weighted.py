@@ -12,29 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerchief.core.contracts import Arms, Outlook, Release
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Arms, NoiseInfo, Release
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import sampling
 from kerchief.policies import weighted as module
-from kerchief.policies.sampling import Beliefs, Sampling
+from kerchief.policies.sampling import PosteriorModel, Sampling
 from kerchief.policies.weighted import (
     GLMSampling,
     LinearSampling,
+    ResidualModel,
     SurprisedSampling,
-    WeightedBeliefs,
     drawn,
 )
 from kerchief.policies.weighted import sampling as sampled
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 from kerchief_device import record
 
@@ -42,7 +42,7 @@ FACTS = Problem(dim=3, arms=4, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=
 WEIGHTS = np.array([[1.5, 0.2, 0.0], [0.2, 4.0, 0.3], [0.0, 0.3, 9.0]])
 
 
-OUTLOOK = {"moments": Outlook(noisy=True, separate="users")}
+OUTLOOK = {"moments": NoiseInfo(noisy=True, separate="users")}
 
 
 LINKS = ("linear", "logistic", "probit", "poisson")
@@ -58,9 +58,9 @@ def _of(link: str) -> SurprisedSampling:
     return sampled(dataclasses.replace(facts, link=link, constant=0.0), trust="local")
 
 
-def _model(weights: Any, reference: Any) -> WeightedBeliefs:
+def _model(weights: Any, reference: Any) -> ResidualModel:
     nothing = jnp.zeros((3, 3))
-    return WeightedBeliefs(
+    return ResidualModel(
         estimate=jnp.zeros(3),
         sample=nothing,
         widen=nothing,
@@ -188,7 +188,7 @@ def test_a_trust_that_is_none_is_refused(trust: Any) -> None:
     """Else a bandit for another trust would be built without a word."""
     facts = dataclasses.replace(FACTS, link="logistic", low=0.0, constant=0.0)
     for problem in (FACTS, facts):
-        with pytest.raises(InvalidValue, match="choose one of none, local"):
+        with pytest.raises(InvalidValueError, match="choose one of none, local"):
             sampled(problem, trust=trust)
 
 
@@ -466,7 +466,7 @@ def test_residual_reports_sample_less_and_widen_bounds() -> None:
     plain = LinearSampling.of(FACTS)
     states = [
         dataclasses.replace(one, count=jnp.int32(900), noise=jnp.float64(1e9))
-        for one in (policy.init(OUTLOOK), plain.init({"moments": Outlook(noisy=False)}))
+        for one in (policy.init(OUTLOOK), plain.init({"moments": NoiseInfo(noisy=False)}))
     ]
     ours, others = (
         policy._scale_directions(states[0], values, mean),
@@ -635,7 +635,9 @@ def _regret(
     contexts: str, replicates: int, **numbers: float
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     world = make_environment(contexts=contexts, dim=3, arms=10)
-    made = arrange("best", world.problem(6000), Protection(guarantee=PROMISE), numbers=numbers)
+    made = build_protected(
+        "best", world.problem(6000), Protection(guarantee=PROMISE), numbers=numbers
+    )
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,
@@ -661,7 +663,7 @@ def test_surprises_of_clicks_save_regret(contexts: str) -> None:
     world = make_environment(link="logistic", contexts=contexts, dim=5, arms=20, radius=5.0)
     lost = []
     for name in ("best", "glm"):
-        made = arrange(name, world.problem(10_000), Protection(guarantee=PROMISE))
+        made = build_protected(name, world.problem(10_000), Protection(guarantee=PROMISE))
         run = simulate(
             policy=made.policy,
             privatizers=made.privatizers,
@@ -688,10 +690,10 @@ def test_only_tuned_reports_with_noise_of_their_own_are_weighted(
     if build == GLMSampling.of:
         facts = dataclasses.replace(FACTS, link="logistic", constant=0.0)
     policy = build(facts, mode=mode, trust="local")
-    outlook = Outlook(noisy=True, separate=separate)
+    outlook = NoiseInfo(noisy=True, separate=separate)
     assert not policy.weighs(outlook)
     model = policy.publish(policy.init({"moments": outlook}))
-    assert type(model) is Beliefs
+    assert type(model) is PosteriorModel
     arms = Arms(features=jnp.eye(3), allowed=jnp.ones(3, bool))
     example = policy.record(model, arms, jnp.int32(1), jnp.float64(0.25))["moments"]
     assert example.features.tolist() == [0.0, 1.0, 0.0]

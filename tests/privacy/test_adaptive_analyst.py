@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import BudgetExceeded
+from kerchief.core.errors import BudgetExceededError
 from kerchief.privacy import (
     Cohort,
     Event,
@@ -49,7 +49,7 @@ def admits(ledger: MemoryLedger, *answers: Answers) -> bool:
     try:
         for count, epsilon in answers:
             copy.charge(RandomizedResponse(epsilon=epsilon), cohort=USERS, capacity=count)
-    except BudgetExceeded:
+    except BudgetExceededError:
         return False
     return True
 
@@ -60,9 +60,9 @@ def largest(ledger: MemoryLedger, charged: Sequence[Answers], epsilon: float) ->
     while admits(ledger, *charged, (high, epsilon)):
         low, high = high, 2 * high
     while high - low > 1:
-        middle = (low + high) // 2
-        fits = admits(ledger, *charged, (middle, epsilon))
-        low, high = (middle, high) if fits else (low, middle)
+        aggregator = (low + high) // 2
+        fits = admits(ledger, *charged, (aggregator, epsilon))
+        low, high = (aggregator, high) if fits else (low, aggregator)
     return low
 
 
@@ -118,11 +118,11 @@ def test_first_bill_is_priced_as_a_whole() -> None:
     ledger = MemoryLedger(budget(price, 1e-6))
     ledger.charge_all([Charge(event=RandomizedResponse(epsilon=0.05), cohort=USERS)] * 60)
     assert ledger.spent().epsilon == pytest.approx(price, rel=1e-9)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         MemoryLedger(budget(price, 1e-6)).charge_all(
             [Charge(event=RandomizedResponse(epsilon=0.05), cohort=USERS)] * 61
         )
-    with pytest.raises(BudgetExceeded, match="after a user's first bill must add up"):
+    with pytest.raises(BudgetExceededError, match="after a user's first bill must add up"):
         ledger.charge(RandomizedResponse(epsilon=1e-6), cohort=USERS)
 
 
@@ -135,9 +135,9 @@ def test_later_bills_add_up_in_epsilon_or_in_rho() -> None:
     for _ in range(4):
         concentrated.charge(Zcdp(rho=zcdp_rho(1.0, 1e-6) / 4), cohort=USERS)
     for ledger in (pure, concentrated):
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             ledger.charge(Zcdp(rho=1e-6), cohort=USERS)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             ledger.charge(RandomizedResponse(epsilon=1e-3), cohort=USERS)
 
 
@@ -148,7 +148,7 @@ def test_settled_first_bill_gives_nothing_back_beyond_the_filter() -> None:
     receipt = ledger.charge(noise, cohort=USERS, capacity=16)
     ledger.settle(receipt, used=1)
     assert ledger.spent().epsilon < 0.3
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(noise, cohort=USERS)
     less = MemoryLedger(budget(1.0, 1e-6))
     less.settle(less.charge(noise, cohort=USERS, capacity=12), used=1)
@@ -168,7 +168,7 @@ def test_every_user_has_a_first_bill() -> None:
     for place in range(3):
         ledger.charge(noise, cohort=Cohort(first=place, last=place + 1))
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-9)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(Gaussian(noise_multiplier=1e6), cohort=Cohort(first=2, last=4))
 
 
@@ -185,6 +185,6 @@ def test_events_without_filter_price_allow_only_the_first_charge(event: Event) -
     ledger.charge(event, cohort=USERS)
     before = ledger.dumps()
     for later in (event, RandomizedResponse(epsilon=0.01)):
-        with pytest.raises(BudgetExceeded, match="coins and randomized bits"):
+        with pytest.raises(BudgetExceededError, match="coins and randomized bits"):
             ledger.charge(later, cohort=USERS)
     assert ledger.dumps() == before

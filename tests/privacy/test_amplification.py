@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy.amplification import (
     shuffled_delta,
     unshuffled_epsilon,
@@ -192,10 +192,10 @@ def test_the_inverse_is_the_last_that_keeps_the_promise(epsilon: float, reports:
 
 def test_refuses_nonsense() -> None:
     for epsilon, local, reports in ((-0.1, 1.0, 10), (0.1, 0.0, 10), (0.1, 1.0, 0)):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             shuffled_delta(epsilon, local, reports)
     for delta in (0.0, 1.0):
-        with pytest.raises(InvalidValue, match="delta"):
+        with pytest.raises(InvalidValueError, match="delta"):
             unshuffled_epsilon(1.0, 10, delta)
-    with pytest.raises(InvalidValue, match="epsilon"):
+    with pytest.raises(InvalidValueError, match="epsilon"):
         unshuffled_epsilon(0.0, 10, 1e-6)

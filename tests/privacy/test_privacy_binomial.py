@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy import (
     Binomial,
     Gaussian,
@@ -144,7 +144,7 @@ def test_the_event_is_stored_with_all_that_a_check_needs() -> None:
     event = Binomial(sensitivity=20.5, scale=200, dimension=5)
     assert event_from_dict(event.to_dict()) == event
     assert event.trials == 160_000
-    with pytest.raises(InvalidValue, match="scale"):
+    with pytest.raises(InvalidValueError, match="scale"):
         Binomial(sensitivity=1.0, scale=0, dimension=1)
 
 
@@ -158,12 +158,12 @@ def test_the_published_constants() -> None:
     assert real < 1 / 150
     assert gaussian_delta(1.0, scale / reach) < 1e-5
     for epsilon, delta in ((15.0, 1e-5), (1.0, 0.5)):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             vector_sum(users=100, size=3, epsilon=epsilon, delta=delta)
     for users in (0, 1):
-        with pytest.raises(InvalidValue, match="users"):
+        with pytest.raises(InvalidValueError, match="users"):
             vector_sum(users=users, size=3, epsilon=1.0, delta=1e-5)
-    with pytest.raises(InvalidValue, match="epsilon"):
+    with pytest.raises(InvalidValueError, match="epsilon"):
         scalar_sum(users=100, epsilon=30.0, delta=1e-5)
     one = scalar_sum(users=400, epsilon=1.0, delta=1e-5)
     assert one.bits == one.levels + one.coins

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy import (
     gaussian_delta,
     gaussian_epsilon,
@@ -88,7 +88,7 @@ def test_the_classical_formula_fails_where_the_note_says(delta: float, crossing:
 
 
 def test_the_classical_formula_is_refused_above_one() -> None:
-    with pytest.raises(InvalidValue, match="proved up to epsilon 1"):
+    with pytest.raises(InvalidValueError, match="proved up to epsilon 1"):
         classical_gaussian_noise_multiplier(1.0001, 1e-5)
 
 
@@ -171,12 +171,12 @@ def test_extreme_values_neither_overflow_nor_vanish_early() -> None:
 )
 def test_values_out_of_bounds_are_refused(epsilon: float, delta: float) -> None:
     for function in (gaussian_noise_multiplier, zcdp_rho, bun_steinke_rho):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             function(epsilon, delta)
 
 
 def test_share_refuses_nonsense() -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         share(1.0, [])
-    with pytest.raises(InvalidValue, match=r"weights\[1\]"):
+    with pytest.raises(InvalidValueError, match=r"weights\[1\]"):
         share(1.0, [1.0, 0.0])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
+from kerchief.core.errors import CodecError, InvalidValueError, UnsupportedEventError
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem
 from kerchief.privacy import (
     Composed,
@@ -66,9 +66,9 @@ def test_every_event_has_a_translation(event: Event) -> None:
 
 
 def test_unknown_kinds_and_fields() -> None:
-    with pytest.raises(UnsupportedEvent, match="'ladder'"):
+    with pytest.raises(UnsupportedEventError, match="'ladder'"):
         event_from_dict({"kind": "ladder"})
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(UnsupportedEventError):
         event_from_dict({})
     with pytest.raises(CodecError):
         event_from_dict({"kind": "zcdp", "rho": 1.0, "xi": 0.0})
@@ -82,9 +82,9 @@ class Staircase(Event):
 
 
 def test_an_event_without_a_price_is_refused() -> None:
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(UnsupportedEventError):
         epsilon_at([Repeated(event=Staircase(), count=2)], 1e-5)
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(UnsupportedEventError):
         to_dp_event(Staircase())
 
 
@@ -96,18 +96,18 @@ def test_values_are_checked(bad: float) -> None:
         lambda: RandomizedResponse(epsilon=bad),
         lambda: DiscreteGaussian(sensitivity=bad, scale=1, dimension=1),
     ):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             build()
 
 
 def test_more_values_are_checked() -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Repeated(event=Nothing(), count=-1)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         DiscreteGaussian(sensitivity=1.0, scale=0, dimension=1)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Zcdp(rho=-0.1)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         event_from_dict({"kind": "composed", "events": [1]})
     field = "rho"
     with pytest.raises(FrozenInstanceError):
@@ -167,17 +167,17 @@ def test_a_promise_about_public_actions_speaks_of_no_context(trust: Trust) -> No
 
 
 def test_guarantees_are_checked() -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.LOCAL)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=-1.0, delta=0.0, trust=Trust.LOCAL)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=1.0, delta=1.0, trust=Trust.LOCAL)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, adjacency="add-remove")
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, rounds=0)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, unit="")
     with pytest.raises(CodecError):
         Guarantee.from_dict({"epsilon": 1.0})

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerchief.core.errors import (
-    BudgetExceeded,
-    CapacityExceeded,
+    BudgetExceededError,
+    CapacityExceededError,
     CodecError,
-    InvalidValue,
-    UnsupportedEvent,
+    InvalidValueError,
+    UnsupportedEventError,
 )
 from kerchief.privacy import (
     Cohort,
@@ -69,15 +69,15 @@ def test_a_calibrated_multiplier_fits_its_own_budget(epsilon: float, delta: floa
         ledger = MemoryLedger(Guarantee(epsilon=epsilon, delta=delta, trust=Trust.CENTRAL))
         ledger.charge_all([Charge(event=Gaussian(noise_multiplier=m), cohort=ALL) for m in parts])
         assert ledger.spent().epsilon == pytest.approx(epsilon, rel=1e-9)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             ledger.charge(Gaussian(noise_multiplier=1000 * m), cohort=ALL)
 
 
 def test_a_multiplier_a_third_too_small_is_refused() -> None:
     ledger = MemoryLedger(BUDGET)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(Gaussian(noise_multiplier=FULL.noise_multiplier * 2 / 3), cohort=ALL)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(Gaussian(noise_multiplier=FULL.noise_multiplier * (1 - 1e-6)), cohort=ALL)
 
 
@@ -86,7 +86,7 @@ def test_a_discrete_release_needs_its_slack() -> None:
     naive = DiscreteGaussian(
         sensitivity=scale / FULL.noise_multiplier, scale=scale, dimension=dimension
     )
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         MemoryLedger(BUDGET).charge(naive, cohort=ALL)
     fair = replace(naive, sensitivity=naive.sensitivity / 1.01)
     MemoryLedger(BUDGET).charge(fair, cohort=ALL)
@@ -95,7 +95,7 @@ def test_a_discrete_release_needs_its_slack() -> None:
 def test_capacity_is_charged_in_full() -> None:
     m = FULL.noise_multiplier
     ledger = MemoryLedger(BUDGET)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(Gaussian(noise_multiplier=m), cohort=ALL, capacity=2)
     ledger.charge(Gaussian(noise_multiplier=4 * m), cohort=ALL, capacity=16)
     assert ledger.remaining().epsilon == pytest.approx(0.0, abs=1e-8)
@@ -105,12 +105,12 @@ def test_open_receipts_count_at_capacity_and_settled_at_use() -> None:
     ledger = MemoryLedger(BUDGET)
     event = Zcdp(rho=zcdp_rho(1.0, 1e-5) / 16)
     receipt = ledger.charge(event, cohort=ALL, capacity=16)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(event, cohort=ALL)
     settled = ledger.settle(receipt, used=15)
     assert settled.used == 15
     ledger.charge(event, cohort=ALL)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(event, cohort=ALL)
 
 
@@ -118,18 +118,18 @@ def test_settling_is_strict() -> None:
     ledger = MemoryLedger(BUDGET)
     receipt = ledger.charge(Gaussian(noise_multiplier=50.0), cohort=ALL, capacity=3)
     before = ledger.dumps()
-    with pytest.raises(CapacityExceeded):
+    with pytest.raises(CapacityExceededError):
         ledger.settle(receipt, used=4)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         ledger.settle(receipt, used=-1)
-    with pytest.raises(InvalidValue, match="not in this ledger"):
+    with pytest.raises(InvalidValueError, match="not in this ledger"):
         ledger.settle(replace(receipt, number=7), used=1)
-    with pytest.raises(InvalidValue, match="differs"):
+    with pytest.raises(InvalidValueError, match="differs"):
         ledger.settle(replace(receipt, capacity=9), used=1)
     assert ledger.dumps() == before
     ledger.settle(receipt, used=0)
     assert ledger.spent().epsilon == 0.0
-    with pytest.raises(InvalidValue, match="settled already"):
+    with pytest.raises(InvalidValueError, match="settled already"):
         ledger.settle(receipt, used=0)
 
 
@@ -137,7 +137,7 @@ def test_refusal_leaves_no_trace_and_says_what_to_do() -> None:
     ledger = MemoryLedger(BUDGET)
     ledger.charge(Gaussian(noise_multiplier=6.0), cohort=Cohort(first=0, last=50))
     before = ledger.dumps()
-    with pytest.raises(BudgetExceeded) as caught:
+    with pytest.raises(BudgetExceededError) as caught:
         ledger.charge(FULL, cohort=Cohort(first=40, last=60))
     assert ledger.dumps() == before
     text = str(caught.value)
@@ -146,9 +146,9 @@ def test_refusal_leaves_no_trace_and_says_what_to_do() -> None:
     offer = float(text.split("noise multiplier of ")[1].split(" ")[0])
     ledger.charge(Gaussian(noise_multiplier=offer), cohort=Cohort(first=40, last=60))
     after = ledger.dumps()
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         ledger.charge(FULL, cohort=ALL, capacity=0)
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(UnsupportedEventError):
         ledger.charge(Event(), cohort=ALL)
     assert ledger.dumps() == after
 
@@ -158,13 +158,13 @@ def test_not_even_the_last_user_overlaps_for_free() -> None:
     ledger.charge(FULL, cohort=Cohort(first=0, last=50))
     ledger.charge(FULL, cohort=Cohort(first=50, last=100))
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-9)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(FULL, cohort=Cohort(first=99, last=200))
     ledger.charge(FULL, cohort=Cohort(first=100, last=200))
 
 
 def test_non_private_only_without_a_promise() -> None:
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         MemoryLedger(BUDGET).charge(NonPrivate(), cohort=ALL)
     free = MemoryLedger(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
     free.charge(NonPrivate(), cohort=ALL)
@@ -178,9 +178,9 @@ def test_a_pure_budget() -> None:
     for _ in range(10):
         ledger.charge(RandomizedResponse(epsilon=0.1), cohort=ALL)
     assert ledger.spent().epsilon == pytest.approx(1.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(RandomizedResponse(epsilon=1e-6), cohort=ALL)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(Gaussian(noise_multiplier=1e6), cohort=Cohort(first=500, last=501))
 
 
@@ -279,7 +279,7 @@ def test_threads_cannot_overspend() -> None:
         for _ in range(5):
             try:
                 ledger.charge(event, cohort=ALL)
-            except BudgetExceeded:
+            except BudgetExceededError:
                 refused.append(1)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

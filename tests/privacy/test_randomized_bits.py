@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy import bit_sums, randomized_bits
 from kerchief.privacy.bit_sums import binomial_law, fineness, glimpsed_costs, shift_costs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
@@ -157,7 +157,7 @@ class TestOneReport:
         assert local_epsilon(keep + KEEP_UNIT, bits=bits, dimension=5, taxicab=l1(2)) > 1.0
 
     def test_refuses_what_no_keep_parameter_can_give(self) -> None:
-        with pytest.raises(InvalidValue, match="no keep parameter"):
+        with pytest.raises(InvalidValueError, match="no keep parameter"):
             local_keep(1e-9, bits=64, dimension=20, taxicab=5.0)
 
 
@@ -452,20 +452,20 @@ class TestBatch:
         assert bits_epsilon(event, 1e-5) <= 1000.0
 
     def test_an_impossible_promise_is_refused(self) -> None:
-        with pytest.raises(InvalidValue, match="orders up to"):
+        with pytest.raises(InvalidValueError, match="orders up to"):
             bits_keep(1e-3, 1e-12, users=2, bits=1, sensitivity=1.0, dimension=1)
 
     @pytest.mark.parametrize("delta", [1e-5, 1e-6, 1e-12])
     def test_refusal_names_an_epsilon_that_suffices(self, delta: float) -> None:
         """It is just above the least that the orders certify; little less is refused as well."""
         asked: dict[str, Any] = {"users": 50, "bits": 1, "sensitivity": 1.0, "dimension": 5}
-        with pytest.raises(InvalidValue, match="at the least") as refusal:
+        with pytest.raises(InvalidValueError, match="at the least") as refusal:
             bits_keep(1e-3, delta, **asked)
         found = re.search(r"certify ([\d.E+-]+) at the least", str(refusal.value))
         assert found is not None
         least = float(found[1])
         assert bits_epsilon(bits_keep(least, delta, **asked), delta) <= least
-        with pytest.raises(InvalidValue, match="at the least"):
+        with pytest.raises(InvalidValueError, match="at the least"):
             bits_keep(0.98 * least, delta, **asked)
 
     @pytest.mark.parametrize("excess", [0.0, 1e-15, 1e-13, 1e-7, 1e-6, 1e-4])
@@ -476,7 +476,7 @@ class TestBatch:
         floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
         epsilon = max(floor + excess, math.nextafter(floor, 1))
         asked: dict[str, Any] = {"users": users, "bits": 1, "sensitivity": 1.0, "dimension": 5}
-        with suppress(InvalidValue) if excess < 1e-12 else nullcontext():
+        with suppress(InvalidValueError) if excess < 1e-12 else nullcontext():
             assert bits_epsilon(bits_keep(epsilon, delta, **asked), delta) <= epsilon
 
     def test_profile_moves_the_right_way(self) -> None:
@@ -550,7 +550,7 @@ class TestDescription:
             "dimension": 1,
             "tail": 1e-9,
         }
-        with pytest.raises(InvalidValue, match=name):
+        with pytest.raises(InvalidValueError, match=name):
             RandomizedBits(**{**good, name: value})  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.errors import UnsupportedEventError
 from kerchief.privacy import Guarantee, Trust, epsilon_at
 from kerchief.privacy.events import (
     Binomial,
@@ -201,7 +201,7 @@ def test_repeat_visits_without_proof_are_rejected() -> None:
 
     one = Own()
     assert visited(one, visits=1, apart=False) == one
-    with pytest.raises(UnsupportedEvent, match="let users come once"):
+    with pytest.raises(UnsupportedEventError, match="let users come once"):
         visited(one, visits=2, apart=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.errors import BudgetExceededError, InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
@@ -41,7 +41,7 @@ def test_a_run_is_paid_and_settled_at_the_promise(trust: str, word: str) -> None
 
 def test_a_bill_that_is_too_high_is_not_paid_in_part() -> None:
     ledger = MemoryLedger(promise("central", epsilon=0.9))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         pay(
             protect(POLICY, Protection(guarantee=promise("central")), horizon=200),
             ledger,
@@ -52,7 +52,7 @@ def test_a_bill_that_is_too_high_is_not_paid_in_part() -> None:
 
 def test_a_local_promise_is_not_kept_by_a_curator() -> None:
     ledger = MemoryLedger(promise("local"))
-    with pytest.raises(InvalidValue, match="no device adds noise to moments"):
+    with pytest.raises(InvalidValueError, match="no device adds noise to moments"):
         pay(
             protect(POLICY, Protection(guarantee=promise("central")), horizon=200),
             ledger,
@@ -63,7 +63,7 @@ def test_a_local_promise_is_not_kept_by_a_curator() -> None:
 
 def test_a_promise_over_fewer_rounds_than_are_played_is_refused() -> None:
     ledger = MemoryLedger(promise("local", rounds=5))
-    with pytest.raises(InvalidValue, match="5 rounds and the run has 200"):
+    with pytest.raises(InvalidValueError, match="5 rounds and the run has 200"):
         pay(
             protect(POLICY, Protection(guarantee=promise("local")), horizon=200),
             ledger,
@@ -78,7 +78,7 @@ def test_exact_noise_is_refused_by_a_simulation_before_it_pays() -> None:
         k: p.exact()
         for k, p in protect(POLICY, Protection(guarantee=promise("local")), horizon=200).items()
     }
-    with pytest.raises(InvalidValue, match="is exact"):
+    with pytest.raises(InvalidValueError, match="is exact"):
         simulate(
             policy=POLICY,
             privatizers=exact,

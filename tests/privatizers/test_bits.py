@@ -13,8 +13,8 @@ import pytest
 
 from kerchief.core.batches import growing
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue, UnknownName
-from kerchief.core.queries import Regression
+from kerchief.core.errors import InvalidValueError, UnknownNameError
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.randomized_bits import ExactResponse
@@ -23,7 +23,7 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privacy.randomized_bits import KEEP_UNIT, local_epsilon
 from kerchief.privatizers import At, BitSums, Protection, ShuffledSums, protect
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 PROMISE = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.SHUFFLE)
 
 
@@ -112,7 +112,7 @@ def test_noise_without_a_promise_for_one_report_is_refused(trust: str, word: str
     policy = POLICIES["linucb"].build(make_environment(dim=2, arms=3).problem(300), "tuned")
     asked = dataclasses.replace(policy, query=dataclasses.replace(policy.query, local=1.0))
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
-    with pytest.raises(InvalidValue, match="choose shuffling 'bit'"):
+    with pytest.raises(InvalidValueError, match="choose shuffling 'bit'"):
         protect(asked, Protection(guarantee=promise, mechanism=word), horizon=300)
 
 
@@ -167,13 +167,13 @@ def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
     np.testing.assert_array_equal(twin.report(np.zeros(5), _clock(400), None), np.zeros(5))
     assert twin.exact() == twin
     for call in (twin.aggregator.prepare, twin.aggregator.add):  # type: ignore[union-attr]
-        with pytest.raises(InvalidValue, match="call the privatizer"):
+        with pytest.raises(InvalidValueError, match="call the privatizer"):
             call(np.zeros(5), None)
 
 
 def test_other_batches_need_other_certificates(sums: BitSums) -> None:
     assert sums.with_schedule(sums.schedule) == sums
-    with pytest.raises(InvalidValue, match="build the privatizer anew"):
+    with pytest.raises(InvalidValueError, match="build the privatizer anew"):
         sums.with_schedule(At(ends=(50, 100, 150)))
 
 
@@ -186,10 +186,10 @@ def test_words_choose_the_protocol() -> None:
         for word in ("best", "theorem", "bit")
     }
     assert kinds == {"best": ShuffledSums, "theorem": ShuffledSums, "bit": BitSums}
-    with pytest.raises(UnknownName, match="shuffle protocol"):
+    with pytest.raises(UnknownNameError, match="shuffle protocol"):
         protect(policy, Protection(guarantee=PROMISE, mechanism="x"), horizon=300)
     batched = POLICIES["glm-batched"].build(
         make_environment(link="probit", dim=2, arms=3).problem(300), "tuned"
     )
-    with pytest.raises(InvalidValue, match="answers one sum"):
+    with pytest.raises(InvalidValueError, match="answers one sum"):
         protect(batched, Protection(guarantee=PROMISE, mechanism="bits"), horizon=300)

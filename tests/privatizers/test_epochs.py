@@ -14,14 +14,14 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.checks import PRIVATIZER_LAWS, CheckFailed, PrivatizerCase
+from kerchief.checks import PRIVATIZER_LAWS, CheckFailedError, PrivatizerCase
 from kerchief.checks.errors import Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.contracts import BoundedSum, Clock, Example
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.blt import BLT
@@ -35,7 +35,7 @@ from kerchief.privatizers.schedule import OnDemand, Schedule
 from kerchief.roles import Bandit
 from kerchief.simulation import simulate
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
 ENCODED = np.asarray(jax.jit(QUERY.encode)(RECORD))
 ROOT = Stream.of(seed=3, replicate=0)
@@ -175,7 +175,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("bad", [{"horizon": 0}, {"horizon": 10**8}, {"first": 0}])
     def test_values_out_of_bounds_are_refused(self, bad: dict[str, int]) -> None:
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             noise(**{"horizon": 10} | bad)
 
 
@@ -226,7 +226,7 @@ class TestBill:
     def test_rare_releases_leave_nobody_uncharged(self) -> None:
         rare = epochs(QUERY, 3.0, 4).with_schedule(At(ends=(50, 100)))
         assert [one.cohort for one in rare.charges(105)] == [Cohort(first=0, last=105)]
-        with pytest.raises(CapacityExceeded, match="5 releases over 5 rounds"):
+        with pytest.raises(CapacityExceededError, match="5 releases over 5 rounds"):
             epochs(QUERY, 3.0, 4).charges(5)
 
 
@@ -240,9 +240,9 @@ class TestTwin:
         assert {seed.grid for seed in exact.noise.seeds} == {exact.noise.grid}
         for release in played(exact, 10, None):
             assert (np.asarray(release.total) % exact.noise.grid == 0).all()
-        with pytest.raises(CapacityExceeded, match="paid for 30"):
+        with pytest.raises(CapacityExceededError, match="paid for 30"):
             exact.noise.step(exact.noise.open(5), 30, None)
-        with pytest.raises(InvalidValue, match="sums would not be exact"):
+        with pytest.raises(InvalidValueError, match="sums would not be exact"):
             exact.noise.prepare(np.full(QUERY.size, 2.0**53 * exact.noise.grid / HORIZON))
 
     def test_it_states_the_deviation_of_the_simulated(self) -> None:
@@ -316,7 +316,7 @@ def test_noise_a_third_too_small_is_caught(law: Law[PrivatizerCase]) -> None:
     def faint(query: BoundedSum, multiplier: float, horizon: int) -> Privatizer:
         return epochs(query, multiplier, horizon).with_noise(Faint)
 
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailedError) as caught:
         law(protocol(faint))
     assert "no error" not in str(caught.value)
 

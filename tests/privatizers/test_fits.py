@@ -16,8 +16,8 @@ import pytest
 from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Example, Fitted, Start
-from kerchief.core.errors import CapacityExceeded
+from kerchief.core.contracts import Clock, Example, FitRelease, Start
+from kerchief.core.errors import CapacityExceededError
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.random import AGGREGATOR, Stream
@@ -71,7 +71,7 @@ def history(privatizer: Fits, users: int = USERS) -> Any:
     return tally
 
 
-def fitted(privatizer: Fits, tally: Any, stream: Any, start: Start = START) -> Fitted:
+def fitted(privatizer: Fits, tally: Any, stream: Any, start: Start = START) -> FitRelease:
     release, memory = privatizer.release((), tally, start, clock(USERS - 1), stream)
     assert memory == ()
     return release
@@ -157,7 +157,7 @@ def test_charge_without_users_counts_as_unused() -> None:
 
 
 def test_a_longer_run_than_the_history_has_room_for_is_refused() -> None:
-    with pytest.raises(CapacityExceeded, match="room for 9 users"):
+    with pytest.raises(CapacityExceededError, match="room for 9 users"):
         fits().charges(HORIZON + 1)
 
 

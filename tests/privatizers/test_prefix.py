@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Clock, Example, Release
-from kerchief.core.errors import CapacityExceeded
-from kerchief.core.queries import Regression
+from kerchief.core.errors import CapacityExceededError
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
@@ -24,7 +24,7 @@ from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Cohort, Gaussian, NonPrivate
 from kerchief.privatizers import At, Every, PrefixSums, Privatizer
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 HORIZON = 12
 ROOT = Stream.of(seed=3, replicate=0)
 RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
@@ -79,7 +79,7 @@ def test_beyond_the_horizon_nothing_can_be_read() -> None:
     last = played(sums(horizon=2), [1, 2, 3])
     assert np.isfinite(last[1].total).all()
     assert np.isnan(last[2].total).all()
-    with pytest.raises(CapacityExceeded):
+    with pytest.raises(CapacityExceededError):
         played(sums(horizon=2).exact(), [1, 2, 3], None)
 
 
@@ -103,7 +103,7 @@ def test_epoch_of_readings_is_charged_to_its_own_users() -> None:
 
 
 def test_noise_for_fewer_releases_is_rejected_before_charging() -> None:
-    with pytest.raises(CapacityExceeded, match="13 releases over 13 rounds"):
+    with pytest.raises(CapacityExceededError, match="13 releases over 13 rounds"):
         sums().charges(HORIZON + 1)
     rare = sums().with_schedule(At(ends=(50, 100)))
     assert len(rare.charges(100)) == 1

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Clock, Example, Feedback
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent
-from kerchief.core.queries import Regression, UnitBall
+from kerchief.core.queries import RegressionMoments, UnitBallVector
 from kerchief.core.random import Stream
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.compass import Compass, ExactCompass
 from kerchief.mechanisms.continual import ContinualNoise
@@ -42,7 +42,7 @@ from kerchief.privatizers import (
 )
 from kerchief.privatizers.billing import pay
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 KINDS = {
     "best": BLT,
     "blt": BLT,
@@ -102,7 +102,7 @@ def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
 
 def test_an_unknown_word_is_refused_with_the_choices() -> None:
     with pytest.raises(
-        UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, doubling"
+        UnknownNameError, match=r"'tre'; did you mean 'tree'\? Known: best, blt, doubling"
     ):
         Protection(guarantee=promise(), mechanism="tre")
 
@@ -112,24 +112,24 @@ def test_a_word_of_another_trust_is_refused(trust: str) -> None:
     own = set(MECHANISMS_OF[Trust(trust)])
     words = {word for known in MECHANISMS_OF.values() for word in known}
     for word in words - own:
-        with pytest.raises(UnknownName, match=rf"called '{word}'.* [Kk]nown: best"):
+        with pytest.raises(UnknownNameError, match=rf"called '{word}'.* [Kk]nown: best"):
             Protection(guarantee=promise(trust), mechanism=word)
     for word in own:
         assert Protection(guarantee=promise(trust), mechanism=word).mechanism == word
 
 
 def test_a_protection_needs_a_guarantee() -> None:
-    with pytest.raises(InvalidValue, match="guarantee is a float; give a Guarantee"):
+    with pytest.raises(InvalidValueError, match="guarantee is a float; give a Guarantee"):
         Protection(guarantee=1.0)  # type: ignore[arg-type]
 
 
 def test_a_fit_needs_a_bounded_history() -> None:
     asking: Any = Asking({"fit": LOSS})
     with pytest.raises(
-        InvalidValue, match=r"'fit' is a fit .* without a horizon has no bound on it"
+        InvalidValueError, match=r"'fit' is a fit .* without a horizon has no bound on it"
     ):
         protect(asking, Protection(guarantee=promise(), mechanism="doubling"), horizon=50)
-    with pytest.raises(InvalidValue, match=r"'fit' is a fit .* nobody may hold it"):
+    with pytest.raises(InvalidValueError, match=r"'fit' is a fit .* nobody may hold it"):
         protect(asking, Protection(guarantee=promise("local")), horizon=50)
 
 
@@ -180,13 +180,13 @@ def central(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
 @pytest.mark.parametrize(
     ("query", "epsilon", "delta", "kind"),
     [
-        (UnitBall(size=1), 1.0, 1e-6, Laplace),
-        (UnitBall(size=1), 0.2, 0.25, Gaussian),
-        (UnitBall(size=40), 1.0, 1e-6, Gaussian),
-        (UnitBall(size=40), 1.0, 0.0, Laplace),
-        (UnitBall(size=1), 0.0, 0.1, Gaussian),
+        (UnitBallVector(size=1), 1.0, 1e-6, Laplace),
+        (UnitBallVector(size=1), 0.2, 0.25, Gaussian),
+        (UnitBallVector(size=40), 1.0, 1e-6, Gaussian),
+        (UnitBallVector(size=40), 1.0, 0.0, Laplace),
+        (UnitBallVector(size=1), 0.0, 0.1, Gaussian),
         (QUERY, 1.0, 1e-6, Laplace),
-        (Regression(dim=5, norm=1.0, low=0.0, high=1.0), 1.0, 1e-6, Gaussian),
+        (RegressionMoments(dim=5, norm=1.0, low=0.0, high=1.0), 1.0, 1e-6, Gaussian),
     ],
 )
 def test_a_curator_adds_the_less_noisy_of_two_noises(
@@ -210,18 +210,18 @@ def test_a_curator_adds_the_less_noisy_of_two_noises(
 
 
 def test_a_curator_of_several_sums_shares_normal_noise() -> None:
-    numbers: Any = Asking({"a": UnitBall(size=1), "b": UnitBall(size=1)})
+    numbers: Any = Asking({"a": UnitBallVector(size=1), "b": UnitBallVector(size=1)})
     made = dict(protect(numbers, Protection(guarantee=central()), horizon=50))
     # So does one of a single sum whose epsilon Laplace noise does not take.
-    tiny = Asking({"a": UnitBall(size=1)})
+    tiny = Asking({"a": UnitBallVector(size=1)})
     made |= {"tiny": protect(tiny, Protection(guarantee=central(1e-7)), horizon=50)["a"]}
     assert {type(one.noises[0]) for one in made.values()} == {Gaussian}
-    with pytest.raises(InvalidValue, match=r"delta is 0\.0"):
+    with pytest.raises(InvalidValueError, match=r"delta is 0\.0"):
         protect(numbers, Protection(guarantee=central(1.0, 0.0)), horizon=50)
 
 
 def test_a_single_number_may_be_one_bit() -> None:
-    number: Any = Asking({"a": UnitBall(size=1)})
+    number: Any = Asking({"a": UnitBallVector(size=1)})
     for epsilon, kind in ((0.2, OneBit), (1.0, OneBit), (20.0, Laplace)):
         assert isinstance(
             protect(number, Protection(guarantee=local(epsilon)), horizon=50)["a"].noises[0], kind
@@ -229,13 +229,13 @@ def test_a_single_number_may_be_one_bit() -> None:
     made = protect(number, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)["a"]
     assert isinstance(made.exact().noises[0], ExactOneBit)
     with pytest.raises(
-        InvalidValue, match=r"one-bit does not fit .* a Regression of .*; choose 'best'"
+        InvalidValueError, match=r"one-bit does not fit .* a RegressionMoments of .*; choose 'best'"
     ):
         protect(ONE, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)
 
 
 def test_residuals_are_protected_by_the_compass() -> None:
-    asking: Any = Asking({"a": Surprises(dim=5, norm=1.0, most=1.0)})
+    asking: Any = Asking({"a": ResidualMoments(dim=5, norm=1.0, most=1.0)})
     for word in ("best", "compass"):
         made = protect(asking, Protection(guarantee=local(4.0), mechanism=word), horizon=50)["a"]
         assert isinstance(made.noises[0], Compass)
@@ -244,13 +244,13 @@ def test_residuals_are_protected_by_the_compass() -> None:
         pay({"a": made}, ledger, horizon=50)
         assert 3.99 < ledger.spent().epsilon <= 4.0
     with pytest.raises(
-        InvalidValue, match=r"compass does not fit .* a Regression of .* choose 'best'"
+        InvalidValueError, match=r"compass does not fit .* a RegressionMoments of .* choose 'best'"
     ):
         protect(ONE, Protection(guarantee=local(), mechanism="compass"), horizon=50)
 
 
 def test_importance_shares_epsilon() -> None:
-    light, heavy = UnitBall(size=2), UnitBall(size=2, importance=3.0)
+    light, heavy = UnitBallVector(size=2), UnitBallVector(size=2, importance=3.0)
     asking: Any = Asking({"light": light, "heavy": heavy})
     made: Any = protect(asking, Protection(guarantee=local(1.0), mechanism="privunit"), horizon=50)
     costs = {name: one.charges(50)[0].event.epsilon for name, one in made.items()}
@@ -258,14 +258,14 @@ def test_importance_shares_epsilon() -> None:
 
 
 def test_a_randomizer_that_cannot_keep_the_promise_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="delta is 0"):
+    with pytest.raises(InvalidValueError, match="delta is 0"):
         protect(ONE, Protection(guarantee=local(1.0, 0.0), mechanism="gaussian"), horizon=50)
-    with pytest.raises(InvalidValue, match="epsilon is 0"):
+    with pytest.raises(InvalidValueError, match="epsilon is 0"):
         protect(ONE, Protection(guarantee=local(0.0), mechanism="privunit"), horizon=50)
     assert isinstance(
         protect(ONE, Protection(guarantee=local(0.0)), horizon=50)["a"].noises[0], Gaussian
     )
-    with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
+    with pytest.raises(UnknownNameError, match="no randomizer is called 'gauss'"):
         Protection(guarantee=local(), mechanism="gauss")
     assert list(RANDOMIZERS) == ["best", *RANDOM, "compass", "one-bit"]
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privatizers.schedule import At, Every, OnDemand
 
 
@@ -36,13 +36,13 @@ def test_no_batch_at_all() -> None:
 
 @pytest.mark.parametrize("ends", [(0,), (3, 3), (5, 2), (-1, 4), (1.5,), (True,)])
 def test_batches_without_users_are_refused(ends: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         At(ends=ends)
 
 
 def test_on_demand_has_a_limit() -> None:
     assert OnDemand(limit=3).capacity(1_000_000) == 3
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         OnDemand(limit=0)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kerchief.core.batches import growing
-from kerchief.core.errors import InvalidValue
-from kerchief.core.queries import Regression
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.queries import RegressionMoments
 from kerchief.environments import make_environment
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.policies import POLICIES
@@ -19,7 +19,7 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust, gaussian_noise_mult
 from kerchief.privatizers import At, Protection, ShuffledSums, protect
 from kerchief.simulation.run import simulate
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.SHUFFLE)
 SMALL = ExactBinomial(step=1.0, scale=2, sensitivity=3.0, dimension=2)
 
@@ -45,7 +45,7 @@ def test_cohorts_grow_and_a_short_last_one_is_left_out() -> None:
     assert sums(horizon=420).cohort(410) is None
     noise = made.exact().aggregator
     assert isinstance(noise, ExactBinomial)
-    with pytest.raises(InvalidValue, match="end at times"):
+    with pytest.raises(InvalidValueError, match="end at times"):
         made.with_schedule(
             protect(_linucb(20), Protection(guarantee=_free()), horizon=20)["moments"].schedule
         ).cohort(0)
@@ -81,7 +81,7 @@ def test_the_theorem_is_hundreds_of_times_as_noisy() -> None:
     ledger = MemoryLedger(PROMISE)
     ledger.charge_all(proved.charges(500))
     assert ledger.spent().epsilon < 0.02
-    with pytest.raises(InvalidValue, match="epsilon"):
+    with pytest.raises(InvalidValueError, match="epsilon"):
         ShuffledSums.by_theorem(QUERY, epsilon=15.0, delta=1e-6, schedule=schedule)
 
 
@@ -92,7 +92,7 @@ def test_a_shuffle_budget_pays_for_shuffled_sums_alone() -> None:
     )
     world = make_environment(dim=2, arms=3)
     ledger = MemoryLedger(PROMISE)
-    with pytest.raises(InvalidValue, match="is not shuffled"):
+    with pytest.raises(InvalidValueError, match="is not shuffled"):
         simulate(
             policy=policy,
             privatizers=central,

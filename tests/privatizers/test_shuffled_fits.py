@@ -17,8 +17,8 @@ import pytest
 from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Example, Fitted, Gradient, Start
-from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.contracts import Clock, Example, FitRelease, Gradient, Start
+from kerchief.core.errors import BudgetExceededError, InvalidValueError
 from kerchief.core.losses import GLMLoss
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial
@@ -85,7 +85,7 @@ def play(
     replicate: int | Array = 0,
     ends: tuple[int, ...] = ENDS,
     changed: dict[int, Any] | None = None,
-) -> list[Fitted]:
+) -> list[FitRelease]:
     """What a run releases; `changed` replaces the features of some users."""
     root = Stream.of(seed=3, replicate=replicate)
     memory, tally = privatizer.open()
@@ -235,7 +235,7 @@ def test_all_sums_of_one_fit_cost_the_promise(steps: int) -> None:
 
 def test_a_third_less_noise_is_refused() -> None:
     less = fits().with_noise(lambda noise: dataclasses.replace(noise, std=2 / 3 * noise.std))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         pay({"fit": less}, MemoryLedger(PROMISE), horizon=HORIZON)
 
 
@@ -269,7 +269,7 @@ def test_other_cohorts_get_their_room() -> None:
 
 def test_shuffled_fits_reject_deployment_and_name_alternative() -> None:
     with pytest.raises(
-        InvalidValue, match=r"asks every device 2 times, .* such as 'glm-batched-sums'"
+        InvalidValueError, match=r"asks every device 2 times, .* such as 'glm-batched-sums'"
     ):
         fits().exact()
     assert fits().idealized

@@ -17,9 +17,9 @@ from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Clock, Example
-from kerchief.core.errors import BudgetExceeded, UnknownName
+from kerchief.core.errors import BudgetExceededError, UnknownNameError
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
@@ -38,7 +38,7 @@ from kerchief.privatizers import (
 )
 from kerchief.privatizers.schedule import Schedule
 
-QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)
 NOISE = Gaussian.of(noise_multiplier=3.0, sensitivity=QUERY.sensitivity)
 PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200)
 RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
@@ -188,7 +188,7 @@ def test_the_bill_is_exactly_the_promise(trust: Trust, word: str) -> None:
     # A pure randomizer costs a little less than epsilon at a positive delta, which it does not use.
     rel = 1e-5 if trust is Trust.LOCAL else 1e-9
     assert ledger.spent().epsilon == pytest.approx(2.0, rel=rel)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         ledger.charge(privatizer.charges(200)[0].event, cohort=Cohort(first=0, last=1))
 
 
@@ -224,7 +224,7 @@ def test_a_trust_that_is_not_built_is_refused() -> None:
     policy = POLICIES["linucb"].build(PROBLEM, "tuned")
     assert {"none", "local", "central"} <= set(TRUSTS)
     for trust in set(Trust) - {Trust(name) for name in TRUSTS}:
-        with pytest.raises(UnknownName):
+        with pytest.raises(UnknownNameError):
             protect(
                 policy,
                 Protection(guarantee=Guarantee(epsilon=1.0, delta=1e-5, trust=trust)),

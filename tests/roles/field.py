@@ -1,4 +1,4 @@
-"""A small field: tasks, middles, learners and honest devices, for the tests of this room."""
+"""A small field: tasks, aggregators, learners and honest devices, for the tests of this room."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.aggregator import Aggregator
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.learner import Learner
-from kerchief.roles.middle import Middle
 from kerchief.stores import Store, Witness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device
@@ -83,7 +83,7 @@ class Field:
 
     made: Deployment
     store: Store
-    middle: Middle
+    aggregator: Aggregator
     learner: Learner
 
     @property
@@ -98,21 +98,21 @@ class Field:
         own = device or self.device()
         decision = own.decide(self.learner.model, ARMS)
         own.reward(decision.id, reward)
-        return own.report(decision.id, self.middle.status())
+        return own.report(decision.id, self.aggregator.status())
 
     def serve(self, visits: int, reward: float = 0.5) -> None:
         """So many honest users, one after another."""
         device = self.device()
         for _ in range(visits):
-            assert self.middle.take([self.report(reward, device)]) == (None,)
+            assert self.aggregator.take([self.report(reward, device)]) == (None,)
             self.follow()
 
     def follow(self) -> None:
-        self.learner.follow(self.middle.releases(self.learner.releases))
+        self.learner.follow(self.aggregator.releases(self.learner.releases))
 
     def forged(self, numbers: NDArray[np.int64], *, label: int | None = None) -> bytes:
         """What a false user may send: any whole numbers."""
-        status = self.middle.status()
+        status = self.aggregator.status()
         return Report(
             label=status.label if label is None else label,
             epoch=status.epoch,
@@ -127,7 +127,7 @@ class Field:
         return int(privatizer.aggregator.scale)
 
     def totals(self) -> list[Release]:
-        return [Release.read(one) for one in self.middle.releases()]
+        return [Release.read(one) for one in self.aggregator.releases()]
 
 
 def field(
@@ -140,8 +140,8 @@ def field(
 ) -> Field:
     task = made(trust, **more)
     kept = store or SQLiteStore.memory()
-    middle = Middle(task, store=kept, witness=witness, source=source)
-    return Field(made=task, store=kept, middle=middle, learner=Learner(task))
+    aggregator = Aggregator(task, store=kept, witness=witness, source=source)
+    return Field(made=task, store=kept, aggregator=aggregator, learner=Learner(task))
 
 
 def read(report: bytes, task: Task) -> NDArray[np.int64]:

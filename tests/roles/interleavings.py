@@ -1,4 +1,4 @@
-"""All schedules of a small field, on the real middle.
+"""All schedules of a small field, on the real aggregator.
 
 Two devices with two reports each and a colluder, two cohorts of two users, a store that may be
 copied once so that both copies go on, and a witness. Any report may arrive at any copy at any
@@ -26,15 +26,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from tests.roles.field import made
 
-from kerchief.core.errors import CapacityExceeded
+from kerchief.core.errors import CapacityExceededError
 from kerchief.privatizers.schedule import At
-from kerchief.roles.books import Books
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
+from kerchief.roles.deployed_statistic import DeployedStatistic
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.desks import Desk
-from kerchief.roles.middle import Middle
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_wire.chain import Line, follow
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import FencedError
 from kerchief_wire.report import Release, Report
 
 __all__ = ["Bound", "Broken", "Marked", "Search", "Slot", "World", "tiny"]
@@ -84,7 +84,7 @@ def tiny(trust: str) -> Deployment:
     return dataclasses.replace(one, task=task, privatizers=parts)
 
 
-class Marked(Desk):
+class Marked(DeployedStatistic):
     """A desk whose noise leaves the last digits alone."""
 
     def draw(self, cohorts: Any, kept: Any, number: int, source: Any) -> Any:
@@ -152,7 +152,7 @@ class _Witness:
 
     def swap(self, task: bytes, expected: bytes | None, new: bytes) -> None:
         if self.head not in (expected, new):
-            raise Fenced("another head")
+            raise FencedError("another head")
         self.head = new
         self.swapped.append(new)
         self._event()
@@ -177,13 +177,13 @@ class Search:
 
     Attributes:
         states: how many worlds were seen.
-        steps: how many steps of the real middle were run.
+        steps: how many steps of the real aggregator were run.
     """
 
     def __init__(
-        self, trust: str, *, middle: type[Middle] = Middle, plant: Any = lambda at: at
+        self, trust: str, *, aggregator: type[Aggregator] = Aggregator, plant: Any = lambda at: at
     ) -> None:
-        self._made, self._middle, self._plant = tiny(trust), middle, plant
+        self._made, self._aggregator, self._plant = tiny(trust), aggregator, plant
         self._running = trust == "joint"
         self._task = self._made.task
         self._base = SQLiteStore.memory()
@@ -304,7 +304,7 @@ class Search:
         return self._known[known]
 
     def _real(self, key: Key, head: bytes | None, op: Op, seed: int) -> Done | None:
-        """One step of the real middle; None if it is over before it could be killed."""
+        """One step of the real aggregator; None if it is over before it could be killed."""
         self.steps += 1
         kind, kill, *more = op
         events = 0
@@ -334,7 +334,7 @@ class Search:
                 shown = self._act(one, kind, more)
         except Killed:
             alive = False
-        except Fenced:
+        except FencedError:
             alive = kind not in ("open", "reopen")
             if kill is not None:
                 return None
@@ -347,11 +347,11 @@ class Search:
 
     def _open(
         self, store: Any, witness: Any, seed: int, *, renew: bool = False, bare: bool = False
-    ) -> Middle:
+    ) -> Aggregator:
         def source(count: int) -> bytes:
             return hashlib.shake_256(b"%d" % seed).digest(count)
 
-        cls = self._middle
+        cls = self._aggregator
         if bare:
             # A process that has been up for long: it looks at nothing again.
             one = cls.__new__(cls)
@@ -364,14 +364,14 @@ class Search:
         return one
 
     @functools.cached_property
-    def _process(self) -> Middle:
-        return self._middle(self._made, store=SQLiteStore.memory())
+    def _process(self) -> Aggregator:
+        return self._aggregator(self._made, store=SQLiteStore.memory())
 
-    def _act(self, one: Middle, kind: str, more: list[Any]) -> tuple[bytes, ...]:
+    def _act(self, one: Aggregator, kind: str, more: list[Any]) -> tuple[bytes, ...]:
         if kind == "serve":
             return one.releases()
         if kind in ("renew", "restart"):
-            with suppress(CapacityExceeded):
+            with suppress(CapacityExceededError):
                 one.renew(restart=kind == "restart")
             return ()
         reports = [self._report(*each) for each in more[0]]
@@ -426,8 +426,8 @@ class Search:
         assert row is not None
         holds(follow(lines) == row.head and len(lines) == row.length, "the chain is whole")
         try:
-            Books.of(lines).check(self._made)
-        except Fenced as fence:
+            AuditLog.of(lines).check(self._made)
+        except FencedError as fence:
             raise Broken(f"charges are on the chain: {fence}") from None
         self._paid(lines)
         drawn = [line.content for line in lines if line.kind == "draw"]

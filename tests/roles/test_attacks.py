@@ -28,14 +28,14 @@ from tests.roles.field import (
     witness_of,
 )
 
-from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import BudgetExceededError, CodecError, InvalidValueError, KerchiefError
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
-from kerchief.roles.drawing import Drawing
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
-from kerchief.roles.middle import Middle
+from kerchief.roles.release_batch import ReleaseBatch
 from kerchief.roles.verify import check_releases, verify
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
@@ -43,7 +43,7 @@ from kerchief_device import Budget, Device, Pending
 from kerchief_device.randomize import randomize
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import Line, export, follow, imported
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import FencedError, RejectedError
 from kerchief_wire.model import Numbers
 from kerchief_wire.noise import Statistic
 from kerchief_wire.report import Release, Report
@@ -54,7 +54,7 @@ FIRST = 50
 """Users of the first cohort."""
 
 
-def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+def words(answers: tuple[RejectedError | None, ...]) -> list[str | None]:
     return [None if one is None else one.word for one in answers]
 
 
@@ -74,8 +74,8 @@ def extremes(one: Field) -> list[NDArray[np.int64]]:
 @pytest.mark.parametrize("far", [2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1])
 def test_oversized_report_entries_are_rejected(trust: str, far: int) -> None:
     one = field(trust)
-    assert words(one.middle.take([one.forged(np.full(one.task.size, far))])) == ["bounds"]
-    assert one.middle.releases() == ()
+    assert words(one.aggregator.take([one.forged(np.full(one.task.size, far))])) == ["bounds"]
+    assert one.aggregator.releases() == ()
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "central"])
@@ -84,7 +84,7 @@ def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
     one = field(trust, source=lambda count: bytes(count))
     high, low = extremes(one)[:2]
     others = [one.report() for _ in range(FIRST - 2)]
-    assert set(one.middle.take([one.forged(high), *others, one.forged(low)])) == {None}
+    assert set(one.aggregator.take([one.forged(high), *others, one.forged(low)])) == {None}
     (release,) = one.totals()
     left = release.total - high - low
     exact = sum(read(report, one.task) for report in others)
@@ -100,7 +100,7 @@ def test_three_colluders_learn_nothing_beyond_the_noise() -> None:
     one = field("central")
     odd = extremes(one)
     others = [one.report(reward=1.0)] + [one.report(reward=0.0) for _ in range(FIRST - 4)]
-    assert set(one.middle.take([*map(one.forged, odd), *others])) == {None}
+    assert set(one.aggregator.take([*map(one.forged, odd), *others])) == {None}
     left = one.totals()[0].total - sum(odd) - sum(read(each, one.task) for each in others)
     assert 0.1 < np.abs(left).mean() / one.scale < 4
 
@@ -115,7 +115,7 @@ def test_a_learner_that_lies_about_time_changes_no_coin() -> None:
     for label in range(len(noise.coins)):
         numbers = randomize(noise, np.zeros(one.task.size), label, os.urandom)
         fits = None if noise.coins[label] >= noise.coins[0] else "label"
-        assert words(one.middle.take([one.forged(numbers, label=label)])) == [fits]
+        assert words(one.aggregator.take([one.forged(numbers, label=label)])) == [fits]
 
 
 def test_a_device_tosses_the_coins_of_its_label() -> None:
@@ -144,13 +144,15 @@ def test_a_task_with_too_few_coins_is_no_task() -> None:
     task = made("shuffle").task
     noise: Any = task.noise[0]
     fewer = dataclasses.replace(noise, coins=tuple(coins - 1 for coins in noise.coins))
-    with pytest.raises(InvalidValue, match="coins"):
+    with pytest.raises(InvalidValueError, match="coins"):
         dataclasses.replace(task, noise=(fewer,))
 
 
 def test_a_report_is_not_refused_and_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third cohort would take what the second must refuse, and a device hears one answer."""
-    monkeypatch.setattr(Middle, "_choose_later_cohort", lambda *_: None)  # nowhere is room to wait
+    monkeypatch.setattr(
+        Aggregator, "_choose_later_cohort", lambda *_: None
+    )  # nowhere is room to wait
     one = field("shuffle")
     noise: Any = one.task.noise[0]
     first, second, third = noise.coins[:3]
@@ -158,7 +160,7 @@ def test_a_report_is_not_refused_and_taken_at_once(monkeypatch: pytest.MonkeyPat
     late = one.report()
     one.serve(one.task.need(0))
     rest = [one.report() for _ in range(one.task.need(1))]
-    answers = one.middle.take([late, *rest, late])
+    answers = one.aggregator.take([late, *rest, late])
     assert answers[1:-1] == (None,) * len(rest)
     for answer in (answers[0], answers[-1]):
         assert answer is not None
@@ -176,13 +178,13 @@ def test_reports_of_an_earlier_cohort_bring_enough_coins() -> None:
     _, need, more, *_ = one.task.needs
     assert noise.coins[1] > noise.coins[0] > noise.coins[2]
     overlap = [one.report() for _ in range(FIRST + 20)]
-    assert set(words(one.middle.take(overlap))) == {None}
+    assert set(words(one.aggregator.take(overlap))) == {None}
     one.follow()
     second = [one.report() for _ in range(need + 5)]
-    assert set(words(one.middle.take([*overlap, *second]))) == {None}
+    assert set(words(one.aggregator.take([*overlap, *second]))) == {None}
     one.follow()
     third = [one.report() for _ in range(more - 25)]
-    assert set(words(one.middle.take(third))) == {None}
+    assert set(words(one.aggregator.take(third))) == {None}
     groups = [overlap[:FIRST], second[:need], [*overlap[FIRST:], *second[need:], *third]]
     exact = [np.sum([read(each, one.task) for each in group], 0).tolist() for group in groups]
     assert [total.total.tolist() for total in one.totals()] == exact
@@ -193,13 +195,13 @@ def test_late_reports_leave_a_place_in_every_later_cohort() -> None:
     first, second, *rest = one.task.needs
     room = sum(rest) - len(rest)
     late = [one.report() for _ in range(first + room + 2)]
-    assert words(one.middle.take(late)) == [None] * (first + room) + ["label"] * 2
+    assert words(one.aggregator.take(late)) == [None] * (first + room) + ["label"] * 2
     assert len(one.totals()) == 1
     for more in (second, *[1] * len(rest)):
         one.follow()
-        assert set(words(one.middle.take([one.report() for _ in range(more)]))) == {None}
+        assert set(words(one.aggregator.take([one.report() for _ in range(more)]))) == {None}
     assert [total.users for total in one.totals()] == list(one.task.needs)
-    Books.of(one.middle.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.made)
 
 
 def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +223,8 @@ def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> 
         return enters(task, label, cohort)
 
     monkeypatch.setattr(Task, "enters", counted)
-    monkeypatch.setattr(one.middle, "task", many)
-    assert one.middle._choose_later_cohort(0, 0, {}) is None
+    monkeypatch.setattr(one.aggregator, "task", many)
+    assert one.aggregator._choose_later_cohort(0, 0, {}) is None
     assert len(asked) == 64
 
 
@@ -231,10 +233,10 @@ def test_task_of_a_billion_users_can_renew_repeatedly(trust: str) -> None:
     """Places of all epochs together are no longer counted in 32 bits."""
     one = field(trust, horizon=2**30)
     for _ in range(5):
-        one.middle.renew()
-    assert one.middle.take([one.report()]) == (None,)
-    assert one.middle.close().epsilon <= 1.0
-    found = verify(one.middle.chain())
+        one.aggregator.renew()
+    assert one.aggregator.take([one.report()]) == (None,)
+    assert one.aggregator.close().epsilon <= 1.0
+    found = verify(one.aggregator.chain())
     assert found.books.receipts[-1].cohort.last > 2**32
     assert found.review.kept
 
@@ -243,20 +245,20 @@ def test_task_of_a_billion_users_can_renew_repeatedly(trust: str) -> None:
 def test_report_ids_are_kept_only_while_a_replay_is_possible(trust: str) -> None:
     """Past its cohort and past its epoch; what is refused is never remembered."""
     one = field(trust)
-    device, middle = one.device(), one.middle
+    device, aggregator = one.device(), one.aggregator
     decision = device.decide(one.learner.model, ARMS)
-    report = device.report(decision.id, middle.status())
-    assert words(middle.take([report, report[:-8]])) == [None, "length"]
+    report = device.report(decision.id, aggregator.status())
+    assert words(aggregator.take([report, report[:-8]])) == [None, "length"]
     one.serve(FIRST)
-    middle.renew()
-    moved = dataclasses.replace(Report.read(report, one.task), epoch=middle.status().epoch)
-    label = middle.status().label
+    aggregator.renew()
+    moved = dataclasses.replace(Report.read(report, one.task), epoch=aggregator.status().epoch)
+    label = aggregator.status().label
     numbers = randomize(one.task.noise[0], np.zeros(one.task.size), label, os.urandom)
     again = dataclasses.replace(moved, label=label, numbers=numbers)
-    assert words(middle.take([report, again.write(one.task)])) == ["epoch", None]
+    assert words(aggregator.take([report, again.write(one.task)])) == ["epoch", None]
     with one.store.read(one.task.id) as at:
         assert sum(at.seen().values()) == FIRST + 1
-    middle.close()
+    aggregator.close()
     with one.store.read(one.task.id) as at:
         assert at.seen() == {}
 
@@ -264,7 +266,7 @@ def test_report_ids_are_kept_only_while_a_replay_is_possible(trust: str) -> None
 def test_the_end_of_a_task_forgets_exact_totals() -> None:
     one = field("joint")
     found = []
-    for step in (lambda: one.serve(3), one.middle.close, lambda: None):
+    for step in (lambda: one.serve(3), one.aggregator.close, lambda: None):
         with one.store.read(one.task.id) as at:
             found.append(at.secret())
         step()
@@ -274,11 +276,11 @@ def test_the_end_of_a_task_forgets_exact_totals() -> None:
 
 def test_a_chain_does_not_show_whether_noise_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/field.md says of what a verifier does not check."""
-    monkeypatch.setattr(Drawing, "_add_noise", lambda self, totals: totals)
+    monkeypatch.setattr(ReleaseBatch, "_add_noise", lambda self, totals: totals)
     roles = field("central")
     roles.serve(50)
     assert roles.totals()
-    assert verify(roles.middle.chain()).review.kept
+    assert verify(roles.aggregator.chain()).review.kept
     page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
     assert "Not checked are\n\n- whether the aggregator really drew the noise" in page
 
@@ -289,9 +291,9 @@ def test_full_cohorts_keep_exact_totals_until_the_task_ends() -> None:
     roles.serve(3)
     with roles.store.read(roles.task.id) as at:
         full = at.secret()
-    assert roles.middle.status().state == "closed"
+    assert roles.aggregator.status().state == "closed"
     assert np.frombuffer(full or b"", "<i8")[1:6].any()
-    roles.middle.close()
+    roles.aggregator.close()
     with roles.store.read(roles.task.id) as at:
         assert not np.frombuffer(at.secret() or b"", "<i8")[1:6].any()
     page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
@@ -300,8 +302,8 @@ def test_full_cohorts_keep_exact_totals_until_the_task_ends() -> None:
 
 def test_a_new_epoch_forgets_late_reports_that_wait() -> None:
     one = field("shuffle")
-    assert set(words(one.middle.take([one.report() for _ in range(FIRST + 1)]))) == {None}
-    one.middle.renew()
+    assert set(words(one.aggregator.take([one.report() for _ in range(FIRST + 1)]))) == {None}
+    one.aggregator.renew()
     with one.store.read(one.task.id) as at:
         assert at.counts() == {}
 
@@ -314,8 +316,8 @@ def test_sixteen_threads_get_one_noise_for_one_payment(trust: str, tmp_path: Pat
     one = field(trust, store=SQLiteStore(tmp_path / "m.db"), horizon=300)
     reports = [one.report() for _ in range(160)]
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda report: one.middle.take([report]), reports))
-        shown = list(pool.map(lambda _: one.middle.releases(), range(64)))
+        answers = list(pool.map(lambda report: one.aggregator.take([report]), reports))
+        shown = list(pool.map(lambda _: one.aggregator.releases(), range(64)))
     assert len({tuple(each) for each in shown}) == 1
     totals = one.totals()
     assert [release.number for release in totals] == list(range(len(totals)))
@@ -323,7 +325,7 @@ def test_sixteen_threads_get_one_noise_for_one_payment(trust: str, tmp_path: Pat
     with one.store.read(one.task.id) as at:
         waiting = sum(at.counts().values())
     assert kept == sum(r.users for r in totals) + waiting
-    Books.of(one.middle.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.made)
 
 
 @LATE
@@ -356,7 +358,7 @@ def test_a_store_that_was_rolled_back_draws_nothing(trust: str, tmp_path: Path) 
     one = field(trust, store=SQLiteStore(path), witness=witness)
     one.serve(45)
     one.store.close()
-    with pytest.raises(Fenced, match="rolled back"):
+    with pytest.raises(FencedError, match="rolled back"):
         field(trust, store=SQLiteStore(tmp_path / "old.db"), witness=witness)
 
 
@@ -372,8 +374,8 @@ def test_only_first_of_two_copies_releases(trust: str, tmp_path: Path) -> None:
     first.follow()
     first.serve(45)
     before = len(second.totals())
-    with pytest.raises(Fenced):
-        second.middle.take([second.report() for _ in range(45)])
+    with pytest.raises(FencedError):
+        second.aggregator.take([second.report() for _ in range(45)])
     assert len(second.totals()) == before
 
 
@@ -385,12 +387,12 @@ def test_copy_cannot_settle_releases_of_another_copy(tmp_path: Path) -> None:
     second = field("central", store=SQLiteStore(tmp_path / "twin.db"), witness=witness)
     first.serve(FIRST)
     for _ in range(2):
-        with pytest.raises(Fenced, match="rolled back"):
-            second.middle.close()
+        with pytest.raises(FencedError, match="rolled back"):
+            second.aggregator.close()
     with second.store.read(second.task.id) as reader:
-        books = Books.of(reader.lines())
+        books = AuditLog.of(reader.lines())
     assert not books.ended
-    assert books.spent() == first.middle.spent()
+    assert books.spent() == first.aggregator.spent()
 
 
 def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
@@ -399,8 +401,8 @@ def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
     for number in range(60):
         copy = tmp_path / f"copy{number}"
         copy.mkdir()
-        shutil.copy(tmp_path / "b" / "middle.db", copy)
-        with pytest.raises(Fenced, match="copied"):
+        shutil.copy(tmp_path / "b" / "aggregator.db", copy)
+        with pytest.raises(FencedError, match="copied"):
             Bandit.open(copy)
     with reopened(tmp_path / "b") as again:
         assert again.users == 1
@@ -410,16 +412,18 @@ def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
 def test_noise_state_that_disagrees_with_releases_is_fenced(moved: int) -> None:
     one = field("joint")
     one.serve(2)
-    one.middle.renew()
+    one.aggregator.renew()
     one.serve(3)
     with one.store.transaction(one.made.task.id) as at:
         kept = at.secret() or b""
         number = int.from_bytes(kept[:8], "little")
         at.hide((number + moved).to_bytes(8, "little") + kept[8:])
     assert number == 3
-    with pytest.raises(Fenced, match=f"stands after {3 + moved} releases of its epoch, and 3 were"):
+    with pytest.raises(
+        FencedError, match=f"stands after {3 + moved} releases of its epoch, and 3 were"
+    ):
         field("joint", store=one.store)
-    Middle(one.made, store=one.store, renew=True)
+    Aggregator(one.made, store=one.store, renew=True)
     assert len(field("joint", store=one.store).totals()) == 5
 
 
@@ -434,7 +438,7 @@ def test_store_with_altered_release_is_fenced(trust: str, tmp_path: Path) -> Non
     base.execute("UPDATE releases SET payload = x'00' WHERE number = 0")
     base.commit()
     base.close()
-    with pytest.raises(Fenced, match="release 0 is not the one that was drawn"):
+    with pytest.raises(FencedError, match="release 0 is not the one that was drawn"):
         field(trust, store=SQLiteStore(path))
 
 
@@ -444,7 +448,7 @@ def test_store_that_disagrees_with_its_chain_is_fenced(trust: str, ended: bool) 
     one = field(trust)
     one.serve(FIRST)
     if ended:
-        one.middle.close()
+        one.aggregator.close()
     with one.store.read(one.task.id) as reader:
         row = reader.row()
     assert row is not None
@@ -458,11 +462,11 @@ def test_store_that_disagrees_with_its_chain_is_fenced(trust: str, ended: bool) 
     ):
         with one.store.transaction(one.task.id) as at:
             at.change(dataclasses.replace(row, **change))
-        with pytest.raises(Fenced, match="not those of its chain"):
-            Middle(one.made, store=one.store)
+        with pytest.raises(FencedError, match="not those of its chain"):
+            Aggregator(one.made, store=one.store)
     with one.store.transaction(one.task.id) as at:
         at.change(row)
-    Middle(one.made, store=one.store)
+    Aggregator(one.made, store=one.store)
 
 
 @pytest.mark.parametrize("trust", ["central", "shuffle"])
@@ -473,10 +477,10 @@ def test_cohort_with_miscounted_reports_is_not_released(trust: str, lost: int) -
     one = field(trust, store=store)
     one.serve(FIRST - 2)
     store._writer.execute("UPDATE cohorts SET kept = kept + ?", (lost,))
-    with pytest.raises(Fenced, match=f"cohort 0 has {FIRST - lost} reports"):
-        one.middle.take([one.report() for _ in range(3)])
+    with pytest.raises(FencedError, match=f"cohort 0 has {FIRST - lost} reports"):
+        one.aggregator.take([one.report() for _ in range(3)])
     assert one.totals() == []
-    Middle(one.made, store=store, renew=True)
+    Aggregator(one.made, store=store, renew=True)
     one.serve(FIRST)
     assert [release.users for release in one.totals()] == [FIRST]
 
@@ -486,16 +490,16 @@ def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) 
     one = field("joint", store=SQLiteStore(path), witness=witness, horizon=100)
     one.serve(10)
     old = one.report()
-    one.middle.renew()
-    assert words(one.middle.take([old])) == ["epoch"]
+    one.aggregator.renew()
+    assert words(one.aggregator.take([old])) == ["epoch"]
     one.serve(10)
-    books = Books.of(one.middle.chain())
+    books = AuditLog.of(one.aggregator.chain())
     books.check(one.made)
     assert [r.cohort.first for r in books.receipts] == [0, 100]
     assert books.spent().epsilon <= 1.0
     assert one.learner.users == 20
     again = Learner(one.made)
-    again.follow(one.middle.releases())
+    again.follow(one.aggregator.releases())
     assert again.model.arrays == one.learner.model.arrays
 
 
@@ -506,7 +510,12 @@ def test_batch_of_reports_rejects_only_those_out_of_bounds() -> None:
     one = field("shuffle")
     good = [one.report() for _ in range(3)]
     bad = good[1][:-8] + (2**40).to_bytes(8, "little")
-    assert words(one.middle.take([good[0], bad, b"", good[2]])) == [None, "bounds", "length", None]
+    assert words(one.aggregator.take([good[0], bad, b"", good[2]])) == [
+        None,
+        "bounds",
+        "length",
+        None,
+    ]
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -516,14 +525,14 @@ def test_lost_doubled_late_and_swapped_messages_change_nothing(trust: str) -> No
     lost, sent = reports[:5], reports[5:]
     shuffled = [sent[i] for i in np.random.default_rng(0).permutation(len(sent))]
     for report in shuffled:
-        one.middle.take([report, report])
-        one.middle.take([report])
-    one.middle.take(shuffled[:7])
+        one.aggregator.take([report, report])
+        one.aggregator.take([report])
+    one.aggregator.take(shuffled[:7])
     users = sum(release.users for release in one.totals())
     with one.store.read(one.task.id) as at:
         waiting = sum(at.counts().values())
     assert users + waiting == len(sent)
-    assert words(one.middle.take(lost)) == [None] * len(lost)
+    assert words(one.aggregator.take(lost)) == [None] * len(lost)
     one.follow()
     assert one.learner.users >= FIRST
 
@@ -541,7 +550,7 @@ def test_a_reward_goes_to_its_own_decision() -> None:
     one.expire(time.time() + 61)
     estimate = one.model["estimate"]
     assert estimate[0] > 0.2 > abs(estimate[1])
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         one.reward(a.id, 0.0)
 
 
@@ -553,7 +562,7 @@ def test_silence_counts_with_the_default() -> None:
     assert one.expire(time.time() + 61) == 1
     assert one.users == 1
     assert one.model["estimate"][0] > 0.2
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         one.reward(silent.id, 0.0)
 
 
@@ -572,7 +581,7 @@ def test_a_learner_takes_no_reports() -> None:
         previous=one.task.id,
         total=read(one.report(), one.task),
     )
-    with pytest.raises(Fenced, match="users"):
+    with pytest.raises(FencedError, match="users"):
         one.learner.follow([single.write()])
 
 
@@ -592,7 +601,7 @@ def test_noise_that_was_not_paid_for_is_not_drawn(trust: str) -> None:
             f'"{name}":{max(1, getattr(noise, name) - 3)}'.encode(),
         )
         assert data != one.task.data
-        with pytest.raises((Fenced, InvalidValue)):
+        with pytest.raises((FencedError, InvalidValueError)):
             deployed(Task.read(data))
 
 
@@ -610,7 +619,7 @@ def test_a_chain_without_its_charges_opens_nothing(tmp_path: Path) -> None:
     base.execute("DELETE FROM chain WHERE kind = 'charge'")
     base.commit()
     base.close()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         field("joint", store=SQLiteStore(path))
 
 
@@ -620,15 +629,15 @@ def test_a_chain_without_its_charges_opens_nothing(tmp_path: Path) -> None:
 def test_a_chain_that_lost_a_line_has_another_head() -> None:
     one = field("joint")
     one.serve(4)
-    lines = one.middle.chain()
+    lines = one.aggregator.chain()
     head = follow(lines)
     assert imported(export(lines)) == lines
     assert follow(lines[:-1]) != head
     for number in range(1, len(lines) - 1):
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             follow(lines[:number] + lines[number + 1 :])
     text = export(lines)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         follow(imported(text.replace(b'release\\":0', b'release\\":1', 1)))
     with pytest.raises(CodecError):
         imported(text + b"{}")
@@ -642,7 +651,7 @@ def test_malformed_and_foreign_reports_are_rejected() -> None:
     good = one.report()
     size = len(good)
     answers = words(
-        one.middle.take(
+        one.aggregator.take(
             [
                 b"",
                 good[:-1],
@@ -666,7 +675,7 @@ def test_malformed_and_foreign_reports_are_rejected() -> None:
         "bounds",
     ]
     assert size == len(one.report())
-    assert one.middle.releases() == ()
+    assert one.aggregator.releases() == ()
     one.serve(3)
     assert np.isfinite(one.learner.model["estimate"]).all()
 
@@ -712,30 +721,30 @@ def forged(lines: Any, kind: str, content: Any, *, before_end: bool = False) -> 
 def test_a_forged_line_does_not_verify(trust: str, kind: str, content: Any) -> None:
     one = field(trust)
     one.serve(50)
-    lines = one.middle.chain()
+    lines = one.aggregator.chain()
     verify(lines)
     with pytest.raises(KerchiefError):
         verify(forged(lines, kind, content))
-    one.middle.close()
+    one.aggregator.close()
     with pytest.raises(KerchiefError):
-        verify(forged(one.middle.chain(), "settle", {"receipt": 0, "used": 0}, before_end=True))
+        verify(forged(one.aggregator.chain(), "settle", {"receipt": 0, "used": 0}, before_end=True))
 
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
 def test_a_draw_that_stands_twice_does_not_verify(trust: str) -> None:
     one = field(trust)
     one.serve(50)
-    lines = one.middle.chain()
+    lines = one.aggregator.chain()
     last = lines[-1]
     assert last.kind == "draw"
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         verify(forged(lines, "draw", last.content))
 
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
 def test_a_release_that_was_never_drawn_does_not_verify(trust: str) -> None:
-    books = Books.of(field(trust).middle.chain())
-    with pytest.raises(Fenced):
+    books = AuditLog.of(field(trust).aggregator.chain())
+    with pytest.raises(FencedError):
         check_releases(books, [b"without noise"])
 
 
@@ -747,7 +756,9 @@ def test_users_of_an_epoch_that_was_lost_stay_charged(trust: str, tmp_path: Path
     shutil.copy(path, tmp_path / "old.db")
     one = field(trust, store=SQLiteStore(path), witness=witness)
     one.serve(50)
-    again = Middle(one.made, store=SQLiteStore(tmp_path / "old.db"), witness=witness, renew=True)
+    again = Aggregator(
+        one.made, store=SQLiteStore(tmp_path / "old.db"), witness=witness, renew=True
+    )
     assert again.close().epsilon > 0.9
     assert verify(again.chain()).review.spent.epsilon > 0.9
 
@@ -762,8 +773,8 @@ def test_a_device_that_was_restored_is_counted_once(tmp_path: Path) -> None:
         copy = tmp_path / f"{number}.db"
         shutil.copy(tmp_path / "device.db", copy)
         own = one.device(pending=Pending(copy))
-        report = own.report(decision.id, one.middle.status())
-        assert one.middle.take([report]) == (None,)
+        report = own.report(decision.id, one.aggregator.status())
+        assert one.aggregator.take([report]) == (None,)
     assert sum(release.users for release in one.totals()) == 1
 
 
@@ -771,7 +782,7 @@ def test_a_copied_folder_is_noticed(tmp_path: Path) -> None:
     with bandit("joint", path=tmp_path / "b") as one:
         one.reward(one.decide(ARMS).id, 0.5)
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
-    with pytest.raises(Fenced, match="copied or restored"):
+    with pytest.raises(FencedError, match="copied or restored"):
         Bandit.open(tmp_path / "copy")
     other = tmp_path / "another witness"
     shutil.copy(witness_of(tmp_path / "b"), other)
@@ -790,14 +801,14 @@ def test_folder_killed_at_creation_is_not_mistaken_for_a_copy(tmp_path: Path) ->
     with reopened(tmp_path / "b") as again:
         assert again.users == 1
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
-    with pytest.raises(Fenced, match="copied or restored"):
+    with pytest.raises(FencedError, match="copied or restored"):
         Bandit.open(tmp_path / "copy")
 
 
 def test_a_store_that_has_a_witness_is_not_opened_without(tmp_path: Path) -> None:
     path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
     field("joint", store=SQLiteStore(path), witness=witness).store.close()
-    with pytest.raises(Fenced, match="has a witness"):
+    with pytest.raises(FencedError, match="has a witness"):
         field("joint", store=SQLiteStore(path))
 
 
@@ -805,11 +816,11 @@ def test_a_changed_task_in_the_folder_is_noticed(tmp_path: Path) -> None:
     with bandit("joint", path=tmp_path / "b") as one:
         one.reward(one.decide(ARMS).id, 0.5)
     other = made("joint", horizon=100).task.data
-    base = sqlite3.connect(tmp_path / "b" / "middle.db")
+    base = sqlite3.connect(tmp_path / "b" / "aggregator.db")
     base.execute("UPDATE tasks SET config = ?", (other,))
     base.commit()
     base.close()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         reopened(tmp_path / "b")
 
 
@@ -834,7 +845,7 @@ def test_a_budget_sees_reports_of_a_device_that_had_none(tmp_path: Path) -> None
         one.report(device=one.device(pending=pending))
     budgeted = one.device(pending=pending, budget=Budget(epsilon=2.5))
     assert budgeted.spent().epsilon == pytest.approx(2.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         one.report(device=budgeted)
 
 

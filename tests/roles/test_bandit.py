@@ -17,21 +17,21 @@ import numpy as np
 import pytest
 from tests.roles.field import ARMS, FACTS, TRUSTS, bandit, kill, promise, reopened
 
-from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
+from kerchief.core.errors import CapacityExceededError, InvalidValueError, WeakGuaranteeWarning
 from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.books import Books
 from kerchief.roles.deployment import deploy
 from kerchief.roles.learner import Learner
-from kerchief.roles.middle import Middle
+from kerchief.roles.protected_policy import build_protected
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Pending
 from kerchief_wire import canonical
-from kerchief_wire.errors import CodecError, Fenced, StoreFailed
+from kerchief_wire.errors import CodecError, FencedError, StoreError
 
 LATE = pytest.mark.filterwarnings("ignore::kerchief.DelayedLearningWarning")
 
@@ -79,9 +79,9 @@ def test_arms_have_names_and_come_and_go() -> None:
         assert str(one.decide(rows).arm) in names
     assert one.decide(ARMS[:1]).arm == 0
     assert one.decide(ARMS, [False, True, False]).arm == 1
-    with pytest.raises(InvalidValue, match="up to 3 arms"):
+    with pytest.raises(InvalidValueError, match="up to 3 arms"):
         one.decide(np.zeros((4, 2)))
-    with pytest.raises(InvalidValue, match="at most 1"):
+    with pytest.raises(InvalidValueError, match="at most 1"):
         one.decide([[1.0, 1.0]])
 
 
@@ -100,12 +100,12 @@ def test_reward_is_final_once_given_or_defaulted() -> None:
     one = bandit()
     first = one.decide(ARMS)
     one.reward(first.id, 1.0)
-    with pytest.raises(InvalidValue, match="the first one counts"):
+    with pytest.raises(InvalidValueError, match="the first one counts"):
         one.reward(first.id, 0.0)
     second = one.decide(ARMS)
     assert one.users == one.expire() == 1
     for choice in (first, second):
-        with pytest.raises(InvalidValue, match="pending"):
+        with pytest.raises(InvalidValueError, match="pending"):
             one.reward(choice.id, 1.0)
     assert one.users == 2
 
@@ -116,11 +116,11 @@ def test_values_outside_the_declared_bounds_are_refused(policy: str) -> None:
     service = bandit("central", policy=policy)
     choice = service.decide(ARMS)
     for reward in (1.5, -0.1, 1e308):
-        with pytest.raises(InvalidValue, match=r"it must be 0\.0 to 1\.0"):
+        with pytest.raises(InvalidValueError, match=r"it must be 0\.0 to 1\.0"):
             service.reward(choice.id, reward)
     service.reward(choice.id, 1.0)
     for arms in (ARMS * 1.1, ARMS * 1e200, np.full((3, 2), np.inf)):
-        with pytest.raises(InvalidValue, match="too long or not finite"):
+        with pytest.raises(InvalidValueError, match="too long or not finite"):
             service.decide(arms)
 
 
@@ -131,7 +131,7 @@ def test_errors_do_not_quote_what_users_said() -> None:
         lambda: one.reward(choice.id, 1.2345678),
         lambda: one.decide([[1.2345678, 0.0]]),
     ):
-        with pytest.raises(InvalidValue) as caught:
+        with pytest.raises(InvalidValueError) as caught:
             call()
         assert "1.23" not in str(caught.value)
 
@@ -140,7 +140,7 @@ def test_decide_rejects_users_beyond_the_horizon() -> None:
     one = bandit("none", problem=dataclasses.replace(FACTS, horizon=3))
     serve(one, 3)
     assert one.users == 3
-    with pytest.raises(CapacityExceeded, match="all 3 users"):
+    with pytest.raises(CapacityExceededError, match="all 3 users"):
         one.decide(ARMS)
 
 
@@ -158,7 +158,7 @@ def test_bandit_survives_a_kill_in_its_folder(trust: str, tmp_path: Path) -> Non
         serve(again, 2)
         assert again.users == (58 if trust in ("none", "local", "joint") else 50)
         assert again.task.id == one.task.id
-    with pytest.raises(InvalidValue, match="exists already"):
+    with pytest.raises(InvalidValueError, match="exists already"):
         bandit(trust, path=folder)
 
 
@@ -172,11 +172,11 @@ def test_it_moves_from_memory_into_a_folder(tmp_path: Path) -> None:
     one.close()
     with reopened(tmp_path / "bandit") as again:
         assert again.users == 11
-        with pytest.raises(InvalidValue, match="lives in"):
+        with pytest.raises(InvalidValueError, match="lives in"):
             again.save(tmp_path / "other")
 
 
-@pytest.mark.parametrize("fault", [StoreFailed("full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("fault", [StoreError("full"), KeyboardInterrupt()])
 def test_a_move_that_fails_leaves_no_second_bandit(
     fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_move_that_fails_leaves_no_second_bandit(
         with pytest.raises(type(fault)):
             one.save(tmp_path / "bandit", witness=tmp_path / "witness")
     serve(one, 5)
-    with pytest.raises(InvalidValue, match="no bandit"):
+    with pytest.raises(InvalidValueError, match="no bandit"):
         reopened(tmp_path / "bandit")
     one.save(tmp_path / "bandit", witness=tmp_path / "witness")
     assert one.users == 10
@@ -204,13 +204,13 @@ def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPa
     one.expire()
     assert one.users == 6
     other = Learner(one._deployment)
-    other.follow(one._middle.releases())
+    other.follow(one._aggregator.releases())
     for name, array in one.model.items():
         np.testing.assert_array_equal(array, other.model[name])
 
 
 def test_there_is_no_bandit_in_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="no bandit"):
+    with pytest.raises(InvalidValueError, match="no bandit"):
         Bandit.open(tmp_path)
 
 
@@ -218,9 +218,9 @@ def test_reopening_custom_bandit_requires_its_policy(tmp_path: Path) -> None:
     policy = POLICIES["linucb"].build(FACTS, "tuned")
     with bandit("local", policy=policy, path=tmp_path / "b") as one:
         serve(one, 3)
-    with pytest.raises(InvalidValue, match="of one's own"):
+    with pytest.raises(InvalidValueError, match="of one's own"):
         reopened(tmp_path / "b")
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         reopened(tmp_path / "b", policy=POLICIES["linucb"].build(FACTS, "theory"))
     with reopened(tmp_path / "b", policy=policy) as again:
         assert again.users == 3
@@ -246,7 +246,7 @@ def test_asyncio() -> None:
 def test_it_is_neither_copied_nor_forked() -> None:
     one = bandit()
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValueError):
             copied(one)
     choice = one.decide(ARMS)
     child = os.fork()
@@ -277,7 +277,7 @@ def test_statement_excepts_the_owner_of_a_single_process() -> None:
 def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
     """Where all visits may be in one total, they cost more than so many times epsilon."""
     one = bandit(trust, mechanism="gaussian" if trust == "central" else "best")
-    said, books = one.statement(), Books.of(one._middle.chain())
+    said, books = one.statement(), AuditLog.of(one._aggregator.chain())
     for visits in (2, 4, 8):
         assert f"{visits}: {books.review(visits).spent.epsilon:.4g}" in said
     assert "who pays k times" not in said
@@ -290,8 +290,8 @@ def test_a_statement_prices_visits_as_the_review_does(trust: str) -> None:
 def test_statements_say_which_price_of_visits_is_unproved(mechanism: str) -> None:
     """Cohorts of randomized bits differ in what they cost, and their noise is not normal."""
     one = bandit("shuffle", mechanism=mechanism)
-    middle = Middle(one._deployment, store=SQLiteStore.memory())
-    for said in (one.statement(), middle.statement()):
+    aggregator = Aggregator(one._deployment, store=SQLiteStore.memory())
+    for said in (one.statement(), aggregator.statement()):
         assert "at delta 1e-06" in said
         assert ("visits spread over unequal cohorts might cost more" in said) == (
             mechanism == "bits"
@@ -300,14 +300,14 @@ def test_statements_say_which_price_of_visits_is_unproved(mechanism: str) -> Non
 
 def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:
     for policy, why in (("glm-rare", "fit"), ("glm@paper", "study"), ("sblb", "runs under")):
-        with pytest.raises(InvalidValue, match=why):
+        with pytest.raises(InvalidValueError, match=why):
             deploy(policy=policy, problem=FACTS, guarantee=promise("joint"))
-    with pytest.raises(InvalidValue, match="takes a"):
+    with pytest.raises(InvalidValueError, match="takes a"):
         deploy(policy="tsallis", problem=FACTS, guarantee=promise("local"))
 
 
 def test_policies_suggested_instead_can_be_deployed() -> None:
-    with pytest.raises(InvalidValue, match="choose one of ") as caught:
+    with pytest.raises(InvalidValueError, match="choose one of ") as caught:
         bandit(policy="dpe")
     named = str(caught.value).split("choose one of ")[1].split(", ")
     assert named == sorted(named)
@@ -318,7 +318,7 @@ def test_policies_suggested_instead_can_be_deployed() -> None:
 
 def test_a_large_delta_is_warned_about() -> None:
     weak = dataclasses.replace(promise("local"), delta=0.1)
-    with pytest.warns(WeakPromise):
+    with pytest.warns(WeakGuaranteeWarning):
         bandit(guarantee=weak, mechanism="gaussian")
 
 
@@ -326,7 +326,7 @@ def test_settling_ends_it() -> None:
     one = bandit("central")
     serve(one, 60)
     assert one.settle().epsilon <= 1.0
-    with pytest.raises(CapacityExceeded):
+    with pytest.raises(CapacityExceededError):
         one.decide(ARMS)
 
 
@@ -340,11 +340,17 @@ def test_a_shuffle_promise_says_whom_it_relies_on() -> None:
 @pytest.mark.parametrize("policy", [0.5, np.array(0.5), None, object()])
 def test_what_is_no_policy_is_refused_in_one_line(policy: Any) -> None:
     protection = Protection(guarantee=promise("none"))
-    with pytest.raises(InvalidValue, match="give a name from `kerchief list policies`"):
-        arrange(policy, FACTS, protection)
+    with pytest.raises(InvalidValueError, match="give a name from `kerchief list policies`"):
+        build_protected(policy, FACTS, protection)
 
 
 @pytest.mark.parametrize("data", [{}, None, 3, ["a"]])
 def test_what_is_no_text_is_not_canonical(data: Any) -> None:
     with pytest.raises(CodecError, match="not canonical"):
         canonical.read(data)
+
+
+def test_store_of_an_earlier_version_is_refused_by_its_new_name(tmp_path: Path) -> None:
+    (tmp_path / "middle.db").touch()
+    with pytest.raises(InvalidValueError, match=r"earlier version, as middle\.db.* aggregator\.db"):
+        Bandit.open(tmp_path)

@@ -1,4 +1,4 @@
-"""Middles that are killed amid traffic, and bandits that are killed between two calls."""
+"""Aggregators that are killed amid traffic, and bandits that are killed between two calls."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tests.roles.traffic import (
     opened_by_phases,
 )
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.books import Books
-from kerchief.roles.middle import Middle
 from kerchief_device import Device
 
 _LONG_S = 60.0
 
 
 PHASED = ("local in phases", "shuffle in phases", "central in phases")
-# By day the phases of one trust, and its rounds by night: the middle is the same for all.
+# By day the phases of one trust, and its rounds by night: the aggregator is the same for all.
 BY_NIGHT = [pytest.param(one, marks=pytest.mark.nightly) for one in (*PHASED[:2], "central")]
 KINDS = [*(one for one in TRUSTS if one != "central"), *BY_NIGHT, PHASED[2]]
 
 
 def scene(kind: str, horizon: int) -> tuple[Crowd, Opening]:
-    """Users of a trust, and what opens their middle."""
+    """Users of a trust, and what opens their aggregator."""
     trust = kind.removesuffix(" in phases")
     if kind in PHASED:
         return Clients(trust, horizon), partial(opened_by_phases, trust, horizon)
@@ -118,7 +118,7 @@ def test_killed_at_chosen_points(kind: str, place: Place, points: list[Fault]) -
         if crowd.sent:
             payloads = audited(crowd, place, payloads)
             crowd.learner.follow(payloads[crowd.learner.releases :])
-    # Nothing is witnessed where the middle draws nothing.
+    # Nothing is witnessed where the aggregator draws nothing.
     assert died >= len([one for one in points if kind != "local" or "swap" not in one[0]]) // 2
     finish(crowd, opening, place, payloads)
 
@@ -148,15 +148,15 @@ def crashing(real: Any, *, after: bool) -> Any:
 STEPS: dict[str, tuple[Any, str, bool]] = {
     "before the reward is noted": (Device, "reward", False),
     "before the report is made": (Device, "report", False),
-    "before the report is sent": (Middle, "take", False),
-    "before the device knows": (Middle, "take", True),
+    "before the report is sent": (Aggregator, "take", False),
+    "before the device knows": (Aggregator, "take", True),
     "before the learner knows": (Device, "arrived", True),
 }
 
 
 def counted(bandit: Bandit) -> int:
-    """How many reports the middle has taken, each of them once."""
-    Books.of(bandit._middle.chain()).check(bandit._deployment)
+    """How many reports the aggregator has taken, each of them once."""
+    AuditLog.of(bandit._aggregator.chain()).check(bandit._deployment)
     with bandit._store.read(bandit.task.id) as at:
         waiting, seen = sum(at.counts().values()), sum(at.seen().values())
     assert bandit.users + waiting == seen
@@ -179,16 +179,16 @@ def test_a_bandit_that_was_killed_reports_once(
             patch.setattr(owner, name, crashing(getattr(owner, name), after=after))
             with pytest.raises(Crash):
                 finish_visit(one, choice.id)
-        before = one._middle.releases()
+        before = one._aggregator.releases()
         kill(one)
         one = reopened(path)
-        assert one._middle.releases()[: len(before)] == before
-        with suppress(InvalidValue):
+        assert one._aggregator.releases()[: len(before)] == before
+        with suppress(InvalidValueError):
             one.reward(choice.id, 0.5)
         one.expire()
         one.expire()
         assert counted(one) == served + 1
-        with pytest.raises(InvalidValue, match="pending"):
+        with pytest.raises(InvalidValueError, match="pending"):
             one.reward(choice.id, 0.5)
     one.close()
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from tests.roles.field import ARMS, FACTS, TRUSTS, bandit, field, kill, promise, reopened
 
-from kerchief.core.errors import CapacityExceeded, DelayedLearningWarning, InvalidValue
+from kerchief.core.errors import CapacityExceededError, DelayedLearningWarning, InvalidValueError
+from kerchief.roles import aggregator as aggregators
 from kerchief.roles import bandit as module
-from kerchief.roles import middle as middles
+from kerchief.roles.aggregator import Aggregator
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
-from kerchief.roles.middle import Middle
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device, Pending
 from kerchief_wire.report import Report
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::kerchief.DelayedLearningWarning", "ignore::kerchief.WeakPromise"
+    "ignore::kerchief.DelayedLearningWarning", "ignore::kerchief.WeakGuaranteeWarning"
 )
 # Under shuffle and central trust cohorts have 50 and 35 users; the victim is the last of the first.
 SHORT = dataclasses.replace(FACTS, horizon=85)
@@ -43,19 +43,19 @@ class Watcher:
         monkeypatch.setattr(module, "time", clock)
         # Nonce and first epoch are drawn: here they are the same in every run.
         monkeypatch.setattr(module, "deploy", partial(deploy, nonce=bytes(16)))
-        monkeypatch.setattr(middles, "_choose_epoch", lambda epochs, context: len(epochs))
-        take = Middle.take
+        monkeypatch.setattr(aggregators, "_choose_epoch", lambda epochs, context: len(epochs))
+        take = Aggregator.take
 
-        def watched(middle: Middle, reports: Any) -> Any:
-            sent = [Report.read(report, middle.task) for report in reports]
+        def watched(aggregator: Aggregator, reports: Any) -> Any:
+            sent = [Report.read(report, aggregator.task) for report in reports]
             self.seen.append(
                 [(self._user(report.id), report.label, report.epoch) for report in sent]
             )
-            answers = take(middle, reports)
+            answers = take(aggregator, reports)
             self.seen.append([answer and answer.word for answer in answers])
             return answers
 
-        monkeypatch.setattr(Middle, "take", watched)
+        monkeypatch.setattr(Aggregator, "take", watched)
         for store, name in itertools.product((MemoryStore, SQLiteStore), ("transaction", "read")):
             self._count(monkeypatch, store, name)
 
@@ -64,9 +64,9 @@ class Watcher:
         self.bandit, calls = service, self.calls
         with service._store.read(service.task.id) as at:
             counts = at.counts()
-        model, middle = service._learner.model, service._middle
+        model, aggregator = service._learner.model, service._aggregator
         self.seen.append((calls, service.users, model.version, model.release, counts))
-        self.seen.append((len(middle.releases()), len(middle.chain()), middle.status()))
+        self.seen.append((len(aggregator.releases()), len(aggregator.chain()), aggregator.status()))
         self.calls = calls
 
     def _user(self, id: bytes) -> int:
@@ -101,7 +101,7 @@ def watch(
                 service.save(home)
             try:
                 choice = service.decide(ARMS)
-            except CapacityExceeded as error:
+            except CapacityExceededError as error:
                 watcher.seen.append(str(error))
                 continue
             watcher.decisions.append(choice.id)
@@ -161,7 +161,7 @@ def test_rewards_saves_and_openings_report_nothing(tmp_path: Path) -> None:
     kill(service)
     with Bandit.open(tmp_path / "b") as again:
         assert again.users == 0
-        with pytest.raises(InvalidValue, match="the first one counts"):
+        with pytest.raises(InvalidValueError, match="the first one counts"):
             again.reward(choice.id, 0.0)
         assert again.expire() == again.users == 1
 
@@ -175,7 +175,7 @@ def test_no_clock_decides_what_is_due_without_a_window(moments: tuple[float, ...
     device.reward(min(ids), 1.0)
     assert set(device.due()) == set(device.due(-1e300)) == ids
     for id in ids:
-        assert roles.middle.take([device.report(id, roles.middle.status())]) == (None,)
+        assert roles.aggregator.take([device.report(id, roles.aggregator.status())]) == (None,)
 
 
 @pytest.mark.parametrize("window_s", [0, 60])
@@ -215,15 +215,15 @@ def test_a_bandit_says_once_that_it_learns_after_the_window() -> None:
     assert "without regard to rewards" in statement
 
 
-def test_a_middle_says_when_applications_may_ask_for_reports() -> None:
+def test_a_aggregator_says_when_applications_may_ask_for_reports() -> None:
     assumption = "due reports at times that do not depend on rewards"
     for trust in TRUSTS:
-        assert assumption in field(trust).middle.statement()
-    assert assumption not in field("none").middle.statement()
+        assert assumption in field(trust).aggregator.statement()
+    assert assumption not in field("none").aggregator.statement()
 
 
 def test_a_delay_without_a_window_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="jitter_s is 5 and window_s is 0"):
+    with pytest.raises(InvalidValueError, match="jitter_s is 5 and window_s is 0"):
         deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, jitter_s=5)
 
 
@@ -231,11 +231,11 @@ def test_files_are_let_go_where_the_last_report_fails(tmp_path: Path) -> None:
     service = bandit("joint", path=tmp_path / "b")
     choice = service.decide(ARMS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Middle, "take", lambda *args: 1 / 0)
+        patch.setattr(Aggregator, "take", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             service.close()
     service.close()
     with reopened(tmp_path / "b") as again:
         assert again.expire() == again.users == 1
-        with pytest.raises(InvalidValue, match="pending"):
+        with pytest.raises(InvalidValueError, match="pending"):
             again.reward(choice.id, 1.0)

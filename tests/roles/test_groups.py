@@ -16,9 +16,9 @@ from tests.roles.interleavings import tiny
 
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.roles.books import Books
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.middle import Middle
 from kerchief.stores import Store
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
@@ -67,14 +67,14 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store
     return MemoryStore if request.param == "memory" else lambda: SQLiteStore(next(names))
 
 
-def begun(one: Deployment) -> Middle:
-    """A middle whose first epoch has the same number every time."""
-    return Middle(one, store=MemoryStore(), source=bytes)
+def begun(one: Deployment) -> Aggregator:
+    """An aggregator whose first epoch has the same number every time."""
+    return Aggregator(one, store=MemoryStore(), source=bytes)
 
 
-def reports(middle: Middle, count: int, first: int = 0) -> list[bytes]:
+def reports(aggregator: Aggregator, count: int, first: int = 0) -> list[bytes]:
     """Each about numbers of its own, and with a known id."""
-    task, epoch = middle.task, middle.status().epoch
+    task, epoch = aggregator.task, aggregator.status().epoch
     noise, found = task.noise[0], []
     for number in range(first, first + count):
         numbers = noise.bounds(0).low + 2 * number
@@ -105,10 +105,12 @@ def test_group_leaves_the_same_state_as_single_reports(
 
     def left(group: int) -> tuple[Any, ...]:
         store, dealer, answers = opened(), Dealer(), list[Any]()
-        middle = Middle(one, store=store, pool=dealer, source=bytes)
+        aggregator = Aggregator(one, store=store, pool=dealer, source=bytes)
         for at in range(0, len(sent), group):
-            answers += [refused and refused.word for refused in middle.take(sent[at : at + group])]
-        Books.of(middle.chain()).check(one)
+            answers += [
+                refused and refused.word for refused in aggregator.take(sent[at : at + group])
+            ]
+        AuditLog.of(aggregator.chain()).check(one)
         return answers, kept(store, one.task.id), [noise.count for noise in dealer.dealt]
 
     answers, found, counts = left(groups)
@@ -123,10 +125,10 @@ def test_group_releases_exact_totals_with_fresh_noise(
     opened: Callable[[], Store],
 ) -> None:
     one, store = made("joint", horizon=100), opened()
-    middle = Middle(one, store=store)
-    sent = reports(middle, GROUP)
-    assert middle.take(sent) == (None,) * GROUP
-    totals = np.array([Release.read(payload).total for payload in middle.releases()])
+    aggregator = Aggregator(one, store=store)
+    sent = reports(aggregator, GROUP)
+    assert aggregator.take(sent) == (None,) * GROUP
+    totals = np.array([Release.read(payload).total for payload in aggregator.releases()])
     exact = np.cumsum([Report.read(data, one.task).numbers for data in sent], axis=0)
     privatizer: Any = one.privatizers["moments"]
     stds = privatizer.noise.std_at(np.arange(1, GROUP + 1)) / privatizer.noise.grid
@@ -159,9 +161,9 @@ def test_failed_group_leaves_no_trace_and_never_reuses_noise(
     step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, store, dealer = made("joint", horizon=100), opened(), Dealer()
-    middle = Middle(one, store=store, pool=dealer)
-    sent = reports(middle, GROUP)
-    middle.take(sent[:3])
+    aggregator = Aggregator(one, store=store, pool=dealer)
+    sent = reports(aggregator, GROUP)
+    aggregator.take(sent[:3])
     before, plain = kept(store, one.task.id), store.transaction
 
     @contextmanager
@@ -171,27 +173,27 @@ def test_failed_group_leaves_no_trace_and_never_reuses_noise(
 
     monkeypatch.setattr(store, "transaction", failing)
     with pytest.raises(KeyboardInterrupt):
-        middle.take(sent[3:])
+        aggregator.take(sent[3:])
     monkeypatch.undo()
     assert kept(store, one.task.id) == before
     (dealt,) = dealer.dealt
     used = dealt.count
     assert used == (3 if step == "secret" else GROUP)
-    assert middle.take(sent[3:]) == (None,) * (GROUP - 3)
+    assert aggregator.take(sent[3:]) == (None,) * (GROUP - 3)
     assert dealt.count == used + GROUP - 3
-    again = Middle(one, store=store)
+    again = Aggregator(one, store=store)
     assert len(again.releases()) == GROUP
-    Books.of(again.chain()).check(one)
+    AuditLog.of(again.chain()).check(one)
 
 
 def test_noise_with_repeated_bytes_depends_on_all_group_totals() -> None:
     one = made("joint", horizon=100)
 
     def noise(sent: Sequence[bytes]) -> NDArray[np.int64]:
-        middle = begun(one)
-        assert set(middle.take(sent)) == {None}
+        aggregator = begun(one)
+        assert set(aggregator.take(sent)) == {None}
         numbers = [Report.read(data, one.task).numbers for data in sent]
-        totals = [Release.read(payload).total for payload in middle.releases()]
+        totals = [Release.read(payload).total for payload in aggregator.releases()]
         return np.array(totals) - np.cumsum(numbers, axis=0)
 
     like = begun(one)

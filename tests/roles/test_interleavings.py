@@ -11,13 +11,13 @@ import pytest
 from tests.roles.field import field
 from tests.roles.interleavings import Bound, Broken, Search
 
-from kerchief.core.errors import CapacityExceeded
-from kerchief.roles import middle as middles
-from kerchief.roles.books import Books, charged
-from kerchief.roles.middle import Middle
+from kerchief.core.errors import CapacityExceededError
+from kerchief.roles import aggregator as aggregators
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog, charged
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import FencedError, RejectedError
 from kerchief_wire.report import Release
 
 CRASHES = Bound(kills=1)
@@ -50,7 +50,7 @@ NIGHT = {
 def test_no_schedule_breaks_a_promise(trust: str, bound: Bound) -> None:
     search = Search(trust)
     search.run(bound)
-    print(f"{trust}, {bound}: {search.states} worlds, {search.steps} steps of a middle")
+    print(f"{trust}, {bound}: {search.states} worlds, {search.steps} steps of an aggregator")
     assert search.states > 100
 
 
@@ -78,7 +78,7 @@ class Careless(Planted):
         self._at.keep(cohort, list(entries)[1:])
 
 
-class Redrawing(Middle):
+class Redrawing(Aggregator):
     """Adds noise when it serves, and so anew after every start."""
 
     def releases(self, first: int = 0, most: int = 1000) -> tuple[bytes, ...]:
@@ -87,14 +87,14 @@ class Redrawing(Middle):
         return tuple(dataclasses.replace(one, total=one.total + noise).write() for one in found)
 
 
-class Hasty(Middle):
+class Hasty(Aggregator):
     """Serves before the witness knows."""
 
     def _bear_witness(self, row: Any) -> None:
         pass
 
 
-class Impatient(Middle):
+class Impatient(Aggregator):
     """Releases a cohort when all but one are there."""
 
     def _taken(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
@@ -106,21 +106,23 @@ class Impatient(Middle):
             self.task = task
 
 
-class Lenient(Middle):
+class Lenient(Aggregator):
     """Takes reports of an epoch that is over."""
 
-    def _choose_cohort(self, one: Any, epoch: int, *known: Any) -> int | Refused | None:
+    def _choose_cohort(self, one: Any, epoch: int, *known: Any) -> int | RejectedError | None:
         return super()._choose_cohort(dataclasses.replace(one, epoch=epoch), epoch, *known)
 
 
-class Lying(Middle):
+class Lying(Aggregator):
     """Counts a report and says that it was refused."""
 
-    def take(self, reports: Iterable[bytes], clients: Any = None) -> tuple[Refused | None, ...]:
-        return tuple(Refused("over", "not today") for _ in super().take(reports, clients))
+    def take(
+        self, reports: Iterable[bytes], clients: Any = None
+    ) -> tuple[RejectedError | None, ...]:
+        return tuple(RejectedError("over", "not today") for _ in super().take(reports, clients))
 
 
-class Showing(Middle):
+class Showing(Aggregator):
     """Begins a new epoch over draws that were never shown."""
 
     def _check_witness(self, at: Any, row: Any) -> None:
@@ -134,15 +136,15 @@ FAULTS: dict[str, tuple[dict[str, Any], Bound, str]] = {
     "forgets who reported": ({"plant": Forgetful}, CRASHES, "released or waits|kept"),
     "loses what it acknowledged": ({"plant": Careless}, CRASHES, "released or waits"),
     "draws again after a start": (
-        {"middle": Redrawing},
+        {"aggregator": Redrawing},
         CRASHES,
         "chain names",
     ),
-    "serves before the witness": ({"middle": Hasty}, CRASHES, "witness"),
-    "releases a cohort early": ({"middle": Impatient}, CRASHES, "full cohort"),
-    "takes reports of old epochs": ({"middle": Lenient}, COPIES, "one release in its life"),
-    "counts what it refuses": ({"middle": Lying}, CRASHES, "refused"),
-    "shows what was hidden": ({"middle": Showing}, COPIES, "one payload|one release"),
+    "serves before the witness": ({"aggregator": Hasty}, CRASHES, "witness"),
+    "releases a cohort early": ({"aggregator": Impatient}, CRASHES, "full cohort"),
+    "takes reports of old epochs": ({"aggregator": Lenient}, COPIES, "one release in its life"),
+    "counts what it refuses": ({"aggregator": Lying}, CRASHES, "refused"),
+    "shows what was hidden": ({"aggregator": Showing}, COPIES, "one payload|one release"),
 }
 
 
@@ -169,13 +171,13 @@ def test_a_planted_fault_is_found(name: str) -> None:
 @pytest.mark.nightly
 def test_epochs_that_are_numbered_in_turn_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies would both begin epoch 1, and a report of it could be in both."""
-    monkeypatch.setattr(middles, "_choose_epoch", lambda epochs, context: len(epochs))
+    monkeypatch.setattr(aggregators, "_choose_epoch", lambda epochs, context: len(epochs))
     with pytest.raises(Broken, match=r"one payload|one release"):
         Search("central").run(EPOCHS)
 
 
 def test_an_epoch_that_was_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middles, "charged", lambda made, n: charged(made, n) if n == 0 else [])
+    monkeypatch.setattr(aggregators, "charged", lambda made, n: charged(made, n) if n == 0 else [])
     with pytest.raises(Broken, match="charges are on the chain"):
         Search("central").run(COPIES)
 
@@ -192,10 +194,10 @@ def fork(trust: str, folder: Path) -> tuple[Any, Any, list[bytes]]:
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_a_copy_draws_nothing_once_another_went_on(trust: str, tmp_path: Path) -> None:
     first, twin, reports = fork(trust, tmp_path)
-    first.middle.take(reports)
+    first.aggregator.take(reports)
     before = len(twin.totals())
-    with pytest.raises(Fenced, match="witness"):
-        twin.middle.take([*reports[1:], twin.report()])
+    with pytest.raises(FencedError, match="witness"):
+        twin.aggregator.take([*reports[1:], twin.report()])
     assert len(twin.totals()) == before
 
 
@@ -204,83 +206,83 @@ def test_a_new_epoch_does_not_show_what_another_copy_released(
     trust: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, twin, reports = fork(trust, tmp_path)
-    first.middle.take(reports)
-    assert first.middle.releases()
+    first.aggregator.take(reports)
+    assert first.aggregator.releases()
     # As if the first were faster between the other's look at the witness and its draw.
-    monkeypatch.setattr(twin.middle, "_check_witness", lambda at, row: None)
-    with pytest.raises(Fenced, match="witness"):
-        twin.middle.take([*reports[1:], twin.report()])
+    monkeypatch.setattr(twin.aggregator, "_check_witness", lambda at, row: None)
+    with pytest.raises(FencedError, match="witness"):
+        twin.aggregator.take([*reports[1:], twin.report()])
     for renew in (
-        twin.middle.renew,
-        lambda: Middle(
+        twin.aggregator.renew,
+        lambda: Aggregator(
             twin.made, store=twin.store, witness=FileWitness(tmp_path / "witness"), renew=True
         ),
     ):
-        with pytest.raises(Fenced, match="nobody may see"):
+        with pytest.raises(FencedError, match="nobody may see"):
             renew()
-    with pytest.raises(Fenced, match="witness"):
-        twin.middle.releases()
+    with pytest.raises(FencedError, match="witness"):
+        twin.aggregator.releases()
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_no_two_copies_begin_the_same_epoch(trust: str, tmp_path: Path) -> None:
     first, twin, _ = fork(trust, tmp_path)
-    first.middle.renew()
+    first.aggregator.renew()
     reports = [first.report() for _ in range(50)]
-    assert set(first.middle.take(reports)) == {None}
-    twin.middle.renew()
-    assert {one.word for one in twin.middle.take(reports) if one} == {"epoch"}
-    assert twin.middle.releases() == ()
+    assert set(first.aggregator.take(reports)) == {None}
+    twin.aggregator.renew()
+    assert {one.word for one in twin.aggregator.take(reports) if one} == {"epoch"}
+    assert twin.aggregator.releases() == ()
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_a_store_that_was_rolled_back_goes_on_in_a_new_epoch(trust: str, tmp_path: Path) -> None:
     first, twin, reports = fork(trust, tmp_path)
-    first.middle.take(reports)
+    first.aggregator.take(reports)
     witness = FileWitness(tmp_path / "witness")
-    with pytest.raises(Fenced, match="rolled back"):
-        Middle(twin.made, store=twin.store, witness=witness)
-    again = Middle(twin.made, store=twin.store, witness=witness, renew=True)
+    with pytest.raises(FencedError, match="rolled back"):
+        Aggregator(twin.made, store=twin.store, witness=witness)
+    again = Aggregator(twin.made, store=twin.store, witness=witness, renew=True)
     assert {one.word for one in again.take(reports) if one} == {"epoch"}
-    new = dataclasses.replace(twin, middle=again)
+    new = dataclasses.replace(twin, aggregator=again)
     new.serve(50)
-    Books.of(again.chain()).check(again.made)
+    AuditLog.of(again.chain()).check(again.made)
     assert sum(one.users for one in new.totals()) == 50
-    with pytest.raises(Fenced):
-        first.middle.take([first.report() for _ in range(50)])
+    with pytest.raises(FencedError):
+        first.aggregator.take([first.report() for _ in range(50)])
 
 
 @pytest.mark.parametrize("trust", ["joint", "central"])
 def test_the_bill_is_for_the_epochs_that_released_something(trust: str) -> None:
     one = field(trust)
-    one.middle.renew()
+    one.aggregator.renew()
     one.serve(50)
-    one.middle.close()
-    books = Books.of(one.middle.chain())
+    one.aggregator.close()
+    books = AuditLog.of(one.aggregator.chain())
     horizon = one.task.horizon
     used = {r.cohort.first for r in books.receipts if r.used is None}
     # Of earlier epochs another copy may have released everything: they stay charged.
     assert {place for place in used if place >= horizon} == {horizon}
     assert len(used) == 1 + sum(r.cohort.first < horizon for r in books.receipts)
     books.check(one.made)
-    assert one.middle.spent().epsilon > 0.9
+    assert one.aggregator.spent().epsilon > 0.9
 
 
 def test_a_task_that_is_over_begins_no_epoch() -> None:
     one = field("joint")
-    one.middle.close()
-    with pytest.raises(CapacityExceeded):
-        one.middle.renew()
-    Books.of(one.middle.chain()).check(one.made)
+    one.aggregator.close()
+    with pytest.raises(CapacityExceededError):
+        one.aggregator.renew()
+    AuditLog.of(one.aggregator.chain()).check(one.made)
 
 
 def test_a_learner_notices_that_releases_were_rolled_back(tmp_path: Path) -> None:
     first, twin, reports = fork("joint", tmp_path)
-    first.middle.take(reports[:3])
+    first.aggregator.take(reports[:3])
     learner = first.learner
-    learner.follow(first.middle.releases())
+    learner.follow(first.aggregator.releases())
     witness = FileWitness(tmp_path / "witness")
-    again = Middle(twin.made, store=twin.store, witness=witness, renew=True)
-    dataclasses.replace(twin, middle=again).serve(5)
-    with pytest.raises(Fenced):
+    again = Aggregator(twin.made, store=twin.store, witness=witness, renew=True)
+    dataclasses.replace(twin, aggregator=again).serve(5)
+    with pytest.raises(FencedError):
         learner.follow(again.releases(learner.releases))

@@ -11,10 +11,10 @@ import pytest
 from tests.roles.field import FACTS, Field, promise
 
 from kerchief.roles import learner as home
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.deployed_statistic import build_statistics
 from kerchief.roles.deployment import deploy
-from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Learner
-from kerchief.roles.middle import Middle
 from kerchief.stores.memory import MemoryStore
 
 
@@ -46,11 +46,13 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
         policy="linucb", problem=FACTS, guarantee=promise(trust), numbers=rarely, window_s=0
     )
     store = MemoryStore()
-    one = Field(made=made, store=store, middle=Middle(made, store=store), learner=Learner(made))
+    one = Field(
+        made=made, store=store, aggregator=Aggregator(made, store=store), learner=Learner(made)
+    )
     one.serve(40)
     monkeypatch.setattr(home, "_AT_ONCE", at_once)
     again, versions = Learner(made), []
-    for payload in one.middle.releases():
+    for payload in one.aggregator.releases():
         again.follow([payload])
         versions.append(again.model.round)
     assert again.model == one.learner.model
@@ -69,7 +71,7 @@ def test_running_variance_matches_each_total_by_itself(mechanism: str) -> None:
     common: Any = {"problem": facts, "guarantee": promise("joint"), "window_s": 0}
     made = deploy(policy="linucb", mechanism=mechanism, **common)
     privatizer: Any = made.privatizers["moments"]
-    (desk,) = desks_of(made)
+    (desk,) = build_statistics(made)
     for releases in (1, 2, 255, 256, 257, horizon - 1, horizon, 3):
         alone = float(privatizer.noise.std_at(np.array([releases]))[0])
         assert desk.running_variance(releases) == pytest.approx(alone**2, rel=1e-12)

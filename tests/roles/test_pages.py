@@ -16,14 +16,14 @@ from tests.roles.test_admission import strangers, words
 from tests.roles.test_questions import made as made_questions
 from tests.roles.test_questions import served
 
-from kerchief.core.errors import InvalidValue
-from kerchief.roles import middle as middles
-from kerchief.roles.middle import Middle
+from kerchief.core.errors import InvalidValueError
+from kerchief.roles import aggregator as aggregators
+from kerchief.roles.aggregator import Aggregator
 from kerchief.stores import FileWitness
 from kerchief.stores.sql import SQLReader, SQLTransaction
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_wire.chain import follow
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import FencedError
 
 PAGE = 16
 RELEASES = 100
@@ -46,14 +46,14 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(SQLReader, "lines", counting(SQLReader.lines))
     monkeypatch.setattr(SQLReader, "releases", counting(SQLReader.releases))
-    monkeypatch.setattr(middles, "_PAGE", PAGE)
+    monkeypatch.setattr(aggregators, "_PAGE", PAGE)
     return counted
 
 
 def long(path: Path | str = ":memory:", **more: Any) -> Field:
     """A task with a line of the chain for every report."""
     roles = field("joint", store=SQLiteStore(path), **more)
-    assert set(roles.middle.take(strangers(roles.middle, RELEASES))) == {None}
+    assert set(roles.aggregator.take(strangers(roles.aggregator, RELEASES))) == {None}
     return roles
 
 
@@ -64,9 +64,9 @@ def test_a_start_reads_one_page_in_its_exclusive_transaction(
     rows: Counter[str],
 ) -> None:
     roles = long()
-    length, _ = roles.middle.head()
+    length, _ = roles.aggregator.head()
     rows.clear()
-    Middle(roles.made, store=roles.store)
+    Aggregator(roles.made, store=roles.store)
     assert rows["exclusive"] < PAGE
     assert rows["reading"] >= length
     assert rows["largest"] == PAGE
@@ -82,16 +82,16 @@ def test_a_start_reads_what_comes_meanwhile(
         if left[0]:
             left[0] -= 1
             monkeypatch.undo()
-            assert set(roles.middle.take(strangers(roles.middle, 20 + left[0]))) == {None}
+            assert set(roles.aggregator.take(strangers(roles.aggregator, 20 + left[0]))) == {None}
             monkeypatch.setattr(SQLiteStore, "transaction", transaction)
-            monkeypatch.setattr(middles, "_PAGE", PAGE)
+            monkeypatch.setattr(aggregators, "_PAGE", PAGE)
         return real(store, task)
 
     monkeypatch.setattr(SQLiteStore, "transaction", transaction)
-    again = Middle(roles.made, store=roles.store)
+    again = Aggregator(roles.made, store=roles.store)
     assert left == [0]
     assert len(again.releases()) == RELEASES + 20 + 21 + 22
-    assert again.spent() == roles.middle.spent()
+    assert again.spent() == roles.aggregator.spent()
 
 
 @pytest.mark.parametrize("row", [0, PAGE, 2 * PAGE - 1, RELEASES - 1])
@@ -100,8 +100,8 @@ def test_a_start_finds_a_changed_row_on_every_page(row: int, rows: Counter[str])
     store: Any = roles.store
     store._writer.execute("DROP TRIGGER releases_update")
     store._writer.execute("UPDATE releases SET payload = x'00' WHERE number = ?", (row,))
-    with pytest.raises(Fenced, match=f"release {row} is not the one"):
-        Middle(roles.made, store=roles.store)
+    with pytest.raises(FencedError, match=f"release {row} is not the one"):
+        Aggregator(roles.made, store=roles.store)
     assert rows["largest"] == PAGE
 
 
@@ -110,24 +110,24 @@ def test_a_start_finds_a_changed_row_on_every_page(row: int, rows: Counter[str])
 
 def test_the_chain_is_served_in_pages() -> None:
     roles = long()
-    length, head = roles.middle.head()
-    lines = [line for first in range(0, length, 7) for line in roles.middle.chain(first, 7)]
-    assert lines == list(roles.middle.chain())
+    length, head = roles.aggregator.head()
+    lines = [line for first in range(0, length, 7) for line in roles.aggregator.chain(first, 7)]
+    assert lines == list(roles.aggregator.chain())
     assert (len(lines), follow(lines)) == (length, head)
-    assert roles.middle.chain(length) == ()
-    assert len(roles.middle.chain(0, 1)) == 1
+    assert roles.aggregator.chain(length) == ()
+    assert len(roles.aggregator.chain(0, 1)) == 1
 
 
 def test_the_bill_reads_new_lines_alone(rows: Counter[str]) -> None:
     roles = long()
-    before = roles.middle.spent()
+    before = roles.aggregator.spent()
     rows.clear()
-    assert roles.middle.spent() == before
-    assert roles.middle.statement()
+    assert roles.aggregator.spent() == before
+    assert roles.aggregator.statement()
     assert sum(rows.values()) == 0
-    roles.middle.take(strangers(roles.middle, 3))
+    roles.aggregator.take(strangers(roles.aggregator, 3))
     rows.clear()
-    roles.middle.spent()
+    roles.aggregator.spent()
     assert rows["reading"] == 2 * 3
 
 
@@ -137,18 +137,18 @@ def test_the_bill_of_a_chain_that_went_back_is_refused(tmp_path: Path) -> None:
     roles.serve(2)
     store.copy_to(tmp_path / "old.db")
     roles.serve(2)
-    roles.middle.spent()
-    roles.middle._store = SQLiteStore(tmp_path / "old.db")
-    with pytest.raises(Fenced, match="does not end"):
-        roles.middle.spent()
+    roles.aggregator.spent()
+    roles.aggregator._store = SQLiteStore(tmp_path / "old.db")
+    with pytest.raises(FencedError, match="does not end"):
+        roles.aggregator.spent()
 
 
 @pytest.mark.parametrize("first", [2**70, -1, 2**63, 0.5, "0", None, True])
 def test_a_page_that_no_store_has_is_refused(first: Any) -> None:
-    for server in (field("local").middle, served(made_questions())):
+    for server in (field("local").aggregator, served(made_questions())):
         for call in (server.releases, server.chain):
             for page in ((first, 5), (0, first), (0, 0), (0, 10_001)):
-                with pytest.raises(InvalidValue, match=r"first|most"):
+                with pytest.raises(InvalidValueError, match=r"first|most"):
                     call(*page)
 
 
@@ -160,7 +160,7 @@ def test_a_race_at_the_witness_reads_the_last_lines_alone(
 ) -> None:
     witness = FileWitness(tmp_path / "witness")
     roles = long(tmp_path / "m.db", witness=witness)
-    other = Middle(roles.made, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
+    other = Aggregator(roles.made, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
     with roles.store.read(roles.task.id) as at:
         row = at.row()
     assert row is not None
@@ -172,8 +172,8 @@ def test_a_race_at_the_witness_reads_the_last_lines_alone(
             assert now is not None
             at.change(dataclasses.replace(now, witnessed=row.witnessed))
         rows.clear()
-        assert set(roles.middle.take(strangers(roles.middle, 1))) == {None}
-        assert 0 < rows["exclusive"] + rows["reading"] <= 2 * middles._LAST
+        assert set(roles.aggregator.take(strangers(roles.aggregator, 1))) == {None}
+        assert 0 < rows["exclusive"] + rows["reading"] <= 2 * aggregators._LAST
 
 
 def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
@@ -182,13 +182,13 @@ def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
     witness = FileWitness(tmp_path / "witness")
     roles = long(tmp_path / "m.db", witness=witness)
     roles.store.copy_to(tmp_path / "copy.db")  # type: ignore[attr-defined]
-    copy = Middle(roles.made, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
-    roles.middle.take(strangers(roles.middle, 1))
+    copy = Aggregator(roles.made, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
+    roles.aggregator.take(strangers(roles.aggregator, 1))
     reports = strangers(copy, 1)
     rows.clear()
-    with pytest.raises(Fenced, match="rolled back"):
+    with pytest.raises(FencedError, match="rolled back"):
         copy.take(reports)
-    assert rows["exclusive"] + rows["reading"] <= middles._LAST
+    assert rows["exclusive"] + rows["reading"] <= aggregators._LAST
 
 
 def test_a_witness_that_was_rolled_back_fences(tmp_path: Path) -> None:
@@ -196,12 +196,12 @@ def test_a_witness_that_was_rolled_back_fences(tmp_path: Path) -> None:
     path = tmp_path / "witness"
     roles = long(tmp_path / "m.db", witness=FileWitness(path))
     old = path.read_bytes()
-    roles.middle.take(strangers(roles.middle, 1))
+    roles.aggregator.take(strangers(roles.aggregator, 1))
     path.write_bytes(old)
-    with pytest.raises(Fenced, match="rolled back"):
-        roles.middle.take(strangers(roles.middle, 1))
-    roles.middle.renew()
-    assert set(roles.middle.take(strangers(roles.middle, 1))) == {None}
+    with pytest.raises(FencedError, match="rolled back"):
+        roles.aggregator.take(strangers(roles.aggregator, 1))
+    roles.aggregator.renew()
+    assert set(roles.aggregator.take(strangers(roles.aggregator, 1))) == {None}
 
 
 # Writes.
@@ -225,11 +225,11 @@ def test_a_refused_report_writes_nothing(trust: str, tmp_path: Path) -> None:
     witness = FileWitness(tmp_path / "witness")
     roles = field(trust, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
     good = roles.report()
-    assert roles.middle.take([good]) == (None,)
+    assert roles.aggregator.take([good]) == (None,)
     wrong = roles.report()
     old = wrong[:8] + b"\7" + wrong[9:]
     refused = [b"", good[:-1], old, good]
-    answers, take = list[Any](), roles.middle.take
+    answers, take = list[Any](), roles.aggregator.take
     log = tmp_path / "m.db-wal"
     before = (tmp_path / "m.db").read_bytes(), log.read_bytes()
     for reports in ([b""], [old], [good], refused):
@@ -241,7 +241,7 @@ def test_a_refused_report_writes_nothing(trust: str, tmp_path: Path) -> None:
         [None],
         ["length", "length", "epoch", None],
     ]
-    assert writes(roles.store, lambda: roles.middle.take([wrong])) != []
+    assert writes(roles.store, lambda: roles.aggregator.take([wrong])) != []
 
 
 def test_a_refused_answer_writes_nothing(tmp_path: Path) -> None:
@@ -265,12 +265,12 @@ def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(SQLTransaction, "keep", keep)
     late = [roles.report() for _ in range(first + third + 4)]
-    assert set(roles.middle.take(late)) == {None}
+    assert set(roles.aggregator.take(late)) == {None}
     assert kept == [(2, third - 1), (3, 5)]
     roles.follow()
     second = [roles.report() for _ in range(roles.task.needs[1])]
     kept.clear()
-    assert set(roles.middle.take([*second, roles.report()])) == {None}
+    assert set(roles.aggregator.take([*second, roles.report()])) == {None}
     assert kept == []
     assert [release.users for release in roles.totals()] == list(roles.task.needs[:3])
 
@@ -280,11 +280,11 @@ def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("report", [None, 3, "text", 1.5, [], object()])
 def test_what_is_no_report_is_refused(report: Any) -> None:
-    for middle in (field("local").middle, served(made_questions())):
-        assert words(middle.take([report])) == ["malformed"]
+    for aggregator in (field("local").aggregator, served(made_questions())):
+        assert words(aggregator.take([report])) == ["malformed"]
 
 
 @pytest.mark.parametrize("reports", [None, 3, "text", b"kch1", np.int64(1)])
 def test_what_is_no_list_of_reports_is_refused(reports: Any) -> None:
-    with pytest.raises(InvalidValue, match="list"):
-        field("local").middle.take(reports)
+    with pytest.raises(InvalidValueError, match="list"):
+        field("local").aggregator.take(reports)

@@ -13,7 +13,7 @@ from tests.roles.field import FACTS, promise
 
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.pool import ListedAhead, Pooled
+from kerchief.roles.pool import CandidatePool, PooledGaussian
 from kerchief_device.randomize import candidates
 
 COUNT, SIZE = 256, 21
@@ -40,7 +40,7 @@ class Rows(np.ndarray[Any, Any]):
 
 def test_an_interrupt_leaves_no_noise_of_zero() -> None:
     size = 8
-    pool = Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=size))
+    pool = PooledGaussian(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=size))
     first = pool.add(np.zeros(size))
     whole = pool._rows
     pool._rows = whole.view(Rows)
@@ -53,7 +53,7 @@ def test_an_interrupt_leaves_no_noise_of_zero() -> None:
 
 
 def test_every_list_that_was_drawn_is_used_once() -> None:
-    ahead, seeds = ListedAhead(), Seeds()
+    ahead, seeds = CandidatePool(), Seeds()
     lists = []
     while seeds.calls < 2:
         lists.append(ahead(COUNT, SIZE, seeds).tobytes())
@@ -64,7 +64,7 @@ def test_every_list_that_was_drawn_is_used_once() -> None:
 
 
 def test_lists_of_different_sizes_are_apart() -> None:
-    ahead, seeds = ListedAhead(), Seeds()
+    ahead, seeds = CandidatePool(), Seeds()
     assert ahead(COUNT, SIZE, seeds).shape == (COUNT, SIZE)
     assert ahead(2**16, SIZE, seeds).shape == (2**16, SIZE)
     assert ahead(COUNT, SIZE, seeds).shape == (COUNT, SIZE)
@@ -73,7 +73,7 @@ def test_lists_of_different_sizes_are_apart() -> None:
 
 @pytest.mark.parametrize("way", ["fork", "copy"])
 def test_nobody_inherits_lists(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead, seeds = ListedAhead(), Seeds()
+    ahead, seeds = CandidatePool(), Seeds()
     ahead(COUNT, SIZE, seeds)
     other = copy.deepcopy(ahead) if way == "copy" else ahead
     if way == "fork":
@@ -99,7 +99,7 @@ def test_a_bandit_on_disk_draws_nothing_ahead(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_runs_short_deals_no_row_twice() -> None:
-    pool = Pooled(ExactGaussian(grid_bits=10, scale=2**20, sensitivity=1.0, dimension=8))
+    pool = PooledGaussian(ExactGaussian(grid_bits=10, scale=2**20, sensitivity=1.0, dimension=8))
     rows = np.concatenate([pool.draw(None, many) for many in (1, 2000, 60, 1, 5000, 1)])
     assert rows.all(axis=1).mean() > 0.9
     assert len(np.unique(rows, axis=0)) == len(rows) == 7063

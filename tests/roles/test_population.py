@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from tests.roles.field import made, promise
 
 from kerchief.core.contracts import Release as Total
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.phases import ANSWERS, learn
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import REWARD, Stream
 from kerchief.environments.population import Population, PopulationTruth
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection, protect
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.books import Books
+from kerchief.roles.deployed_statistic import build_statistics
 from kerchief.roles.deployment import Deployment, deploy, deployed
-from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Learner
-from kerchief.roles.middle import Middle
 from kerchief.roles.population import PopulationLearner
 from kerchief.roles.verify import verify
 from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
@@ -40,7 +40,7 @@ from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device, Pending, Place
 from kerchief_device.randomize import randomize
 from kerchief_wire import noise as wire
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import FencedError, RejectedError
 from kerchief_wire.model import Model, Numbers, Status
 from kerchief_wire.report import Release, Report
 from kerchief_wire.task import Task
@@ -88,14 +88,14 @@ class Town:
     clients: int = 0
 
     def __post_init__(self) -> None:
-        self.middle = Middle(self.made, store=self.store, source=self.source)
+        self.aggregator = Aggregator(self.made, store=self.store, source=self.source)
         self.learner = PopulationLearner(self.made, ACTIONS)
         self.follow()
 
     def follow(self) -> None:
-        lines = self.middle.chain()
+        lines = self.aggregator.chain()
         self.learner.follow(
-            self.middle.releases(self.learner.releases), length=len(lines), head=lines[-1].hash
+            self.aggregator.releases(self.learner.releases), length=len(lines), head=lines[-1].hash
         )
 
     def device(self) -> Device:
@@ -103,7 +103,7 @@ class Town:
 
     def joined(self, device: Device) -> tuple[Place, NDArray[np.float64]]:
         """A place, and what its client saw: in the simulation the client of this number did."""
-        place = device.join(self.learner.model, self.middle.status())
+        place = device.join(self.learner.model, self.aggregator.status())
         at = Stream.of(seed=self.seed, replicate=0).at(REWARD, round=jnp.int32(self.clients))
         self.clients += 1
         seen = _seen(at, jnp.asarray(place.atoms), jnp.asarray(place.pulls, jnp.float64))
@@ -113,13 +113,13 @@ class Town:
         own = device or self.device()
         place, seen = self.joined(own)
         assert own.reward(place.id, seen)
-        return own.report(place.id, self.middle.status())
+        return own.report(place.id, self.aggregator.status())
 
     def group(self) -> None:
         """Let the clients of one group come."""
-        label = self.middle.status().label
+        label = self.aggregator.status().label
         reports = [self.report() for _ in range(self.made.task.need(label))]
-        assert set(self.middle.take(reports)) == {None}
+        assert set(self.aggregator.take(reports)) == {None}
         self.follow()
 
     def phases(self) -> Iterator[int]:
@@ -130,7 +130,7 @@ class Town:
             yield phase
 
     def totals(self) -> list[Release]:
-        return [Release.read(one) for one in self.middle.releases()]
+        return [Release.read(one) for one in self.aggregator.releases()]
 
 
 @jax.jit
@@ -152,7 +152,7 @@ def town(
     return Town(made=task_for(policy, trust, **more), store=kept, source=source, seed=seed)
 
 
-def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+def words(answers: tuple[RejectedError | None, ...]) -> list[str | None]:
     return [None if one is None else one.word for one in answers]
 
 
@@ -214,10 +214,10 @@ def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust
         state = learn(acting, features, state, asked, phase, said)
     assert np.asarray(one.learner.state.allowed).tolist() == state.allowed.tolist()
     assert int(one.learner.state.best) == int(state.best) == BEST
-    books = Books.of(one.middle.chain())
+    books = AuditLog.of(one.aggregator.chain())
     books.check(deployed(Task.read(task.data)))
-    assert verify(one.middle.chain()).review.kept
-    assert one.middle.close().epsilon <= 8.0 * (1 + 1e-9)
+    assert verify(one.aggregator.chain()).review.kept
+    assert one.aggregator.close().epsilon <= 8.0 * (1 + 1e-9)
 
 
 def test_population_end_stops_reports_and_frees_unused_groups() -> None:
@@ -225,10 +225,10 @@ def test_population_end_stops_reports_and_frees_unused_groups() -> None:
     for _ in one.phases():
         pass
     assert one.learner.phase < len(one.made.phases)
-    with pytest.raises(Refused, match="settled"):
+    with pytest.raises(RejectedError, match="settled"):
         one.report()
-    one.middle.close()
-    receipts = Books.of(one.middle.chain()).receipts
+    one.aggregator.close()
+    receipts = AuditLog.of(one.aggregator.chain()).receipts
     assert [receipt.used for receipt in receipts].count(0) == len(receipts) - len(one.totals())
 
 
@@ -248,7 +248,7 @@ def test_groups_are_equal_on_surviving_actions_for_any_design() -> None:
 def test_a_curator_draws_laplace_noise_in_the_units_of_reports() -> None:
     """Pure: its own epsilon, of the sum of a group, whatever delta is."""
     one = task_for("pe", "central", mechanism="laplace")
-    (desk,) = desks_of(one)
+    (desk,) = build_statistics(one)
     noise: Any = one.privatizers[ANSWERS]
     (exact,) = noise.noises
     assert isinstance(desk.wire, wire.Statistic)
@@ -269,24 +269,24 @@ def test_a_curator_draws_laplace_noise_in_the_units_of_reports() -> None:
 def test_a_restart_amid_a_group_loses_and_repeats_nothing(
     policy: str, trust: str, tmp_path: Path
 ) -> None:
-    path = str(tmp_path / "middle.db")
+    path = str(tmp_path / "aggregator.db")
     first = town(policy, trust, store=SQLiteStore(path))
     first.group()
     early = [first.report() for _ in range(5)]
-    assert set(first.middle.take(early)) == {None}
-    before = first.middle.releases()
+    assert set(first.aggregator.take(early)) == {None}
+    before = first.aggregator.releases()
     first.store.close()
     again = town(policy, trust, store=SQLiteStore(path), salt="again")
     again.clients = first.clients
-    assert again.middle.releases() == before
+    assert again.aggregator.releases() == before
     posted = dataclasses.replace(first.learner.model, version=again.learner.model.version)
     assert again.learner.model == dataclasses.replace(
         posted, length=again.learner.model.length, head=again.learner.model.head
     )
-    assert set(again.middle.take(early)) == {None}
-    label = again.middle.status().label
+    assert set(again.aggregator.take(early)) == {None}
+    label = again.aggregator.status().label
     rest = [again.report() for _ in range(again.made.task.need(label) - 5)]
-    assert set(again.middle.take(rest)) == {None}
+    assert set(again.aggregator.take(rest)) == {None}
     assert [one.number for one in again.totals()] == [0, 1]
     assert again.totals()[1].users == again.made.task.need(label)
     again.store.close()
@@ -294,12 +294,12 @@ def test_a_restart_amid_a_group_loses_and_repeats_nothing(
 
 def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
     one = town("pe", "central")
-    begun = one.middle.status().epoch
+    begun = one.aggregator.status().epoch
     one.group()
     waiting = one.report()
-    assert one.middle.take([waiting]) == (None,)
-    one.middle.renew()
-    assert words(one.middle.take([waiting])) == ["epoch"]
+    assert one.aggregator.take([waiting]) == (None,)
+    one.aggregator.renew()
+    assert words(one.aggregator.take([waiting])) == ["epoch"]
     one.follow()
     for _ in range(3):
         one.group()
@@ -307,7 +307,7 @@ def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
     assert (first, len(set(others)), len(others)) == (begun, 1, 3)
     assert others[0] != begun
     assert one.learner.phase == 1
-    Books.of(one.middle.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.made)
 
 
 # Late, repeated, forged.
@@ -317,27 +317,27 @@ def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_late_repeated_and_forged_reports(policy: str, trust: str) -> None:
     one = town(policy, trust)
-    label = one.middle.status().label
+    label = one.aggregator.status().label
     late, slow = one.report(), one.device()
     place, seen = one.joined(slow)
     slow.reward(place.id, seen)
     twice = one.report()
-    assert set(one.middle.take([twice, twice])) == {None}
-    assert set(one.middle.take([twice])) == {None}
+    assert set(one.aggregator.take([twice, twice])) == {None}
+    assert set(one.aggregator.take([twice])) == {None}
     others = [one.report() for _ in range(one.made.task.need(label) - 1)]
-    assert set(one.middle.take(others)) == {None}
+    assert set(one.aggregator.take(others)) == {None}
     (release,) = one.totals()
     assert release.users == one.made.task.need(label)
     one.follow()
     # Made before its group was full, and not made at all after.
-    assert words(one.middle.take([late, twice])) == ["label", None]
-    with pytest.raises(Refused, match="full"):
-        slow.report(place.id, one.middle.status())
+    assert words(one.aggregator.take([late, twice])) == ["label", None]
+    with pytest.raises(RejectedError, match="full"):
+        slow.report(place.id, one.aggregator.status())
     slow.refused(place.id)
-    assert slow.join(one.learner.model, one.middle.status()).label == label + 1
+    assert slow.join(one.learner.model, one.aggregator.status()).label == label + 1
     other = task_for(policy, trust, name="another").task
     wrong = Report.read(late, one.made.task).write(other)
-    assert words(one.middle.take([wrong, late[:-8], late + bytes(8)])) == [
+    assert words(one.aggregator.take([wrong, late[:-8], late + bytes(8)])) == [
         "task",
         "length",
         "length",
@@ -348,7 +348,7 @@ def test_late_repeated_and_forged_reports(policy: str, trust: str) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str) -> None:
     one = town(policy, trust)
-    task, status = one.made.task, one.middle.status()
+    task, status = one.made.task, one.aggregator.status()
     bounds = task.bounds(status.label)
 
     def sent(numbers: Any, label: int = status.label) -> bytes:
@@ -358,10 +358,10 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
         return made.write(task)
 
     far = [bounds.high + 2, bounds.low - 2, np.full(task.size, 2**62)]
-    assert words(one.middle.take([sent(numbers) for numbers in far])) == ["bounds"] * 3
+    assert words(one.aggregator.take([sent(numbers) for numbers in far])) == ["bounds"] * 3
     if len(task.needs) > 1:
         early = randomize(task.noise[0], np.zeros(task.size), 1, os.urandom)
-        assert words(one.middle.take([sent(early, label=1)])) == ["label"]
+        assert words(one.aggregator.take([sent(early, label=1)])) == ["label"]
     # Whatever a learner posts and a client says, its report is one of these numbers.
     model = one.learner.model
     wild = Numbers.of(1e308 * np.ones_like(np.asarray(model["encoder"])))
@@ -369,16 +369,16 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
     device = one.device()
     place = device.join(model, status)
     device.reward(place.id, np.full(len(place.atoms), 1e300))
-    assert one.middle.take([device.report(place.id, status)]) == (None,)
+    assert one.aggregator.take([device.report(place.id, status)]) == (None,)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("policy", BY_DAY)
 def test_release_is_sum_of_its_group_plus_noise_of_its_trust(policy: str, trust: str) -> None:
     one = town(policy, trust)
-    label = one.middle.status().label
+    label = one.aggregator.status().label
     reports = [one.report() for _ in range(one.made.task.need(label))]
-    assert set(one.middle.take(reports)) == {None}
+    assert set(one.aggregator.take(reports)) == {None}
     exact = sum(Report.read(report, one.made.task).numbers for report in reports)
     noise, privatizer = one.totals()[0].total - exact, cast(Any, one.made.privatizers[ANSWERS])
     if trust == "central":
@@ -393,18 +393,18 @@ def test_release_is_sum_of_its_group_plus_noise_of_its_trust(policy: str, trust:
 def test_a_client_answers_once_in_a_task() -> None:
     one = town("dpe", "local")
     device = one.device()
-    status = one.middle.status()
+    status = one.aggregator.status()
     place = device.join(one.learner.model, status)
     assert device.join(one.learner.model, status) == place
     assert device.reward(place.id, [0.5] * len(place.atoms))
     assert not device.reward(place.id, [-0.5] * len(place.atoms))
     report = device.report(place.id, status)
     assert device.report(place.id, status) == report
-    with pytest.raises(InvalidValue, match="already"):
+    with pytest.raises(InvalidValueError, match="already"):
         device.join(one.learner.model, status)
     device.arrived(place.id)
     device.refused(place.id)
-    with pytest.raises(InvalidValue, match="has been reported"):
+    with pytest.raises(InvalidValueError, match="has been reported"):
         device.join(one.learner.model, status)
     assert device.due() == ()
 
@@ -412,11 +412,11 @@ def test_a_client_answers_once_in_a_task() -> None:
 def test_client_with_rejected_report_cannot_join_again() -> None:
     one = town("dpe", "local")
     device = one.device()
-    place = device.join(one.learner.model, one.middle.status())
-    device.report(place.id, one.middle.status())
+    place = device.join(one.learner.model, one.aggregator.status())
+    device.report(place.id, one.aggregator.status())
     device.refused(place.id)
-    with pytest.raises(InvalidValue, match="has been reported"):
-        device.join(one.learner.model, one.middle.status())
+    with pytest.raises(InvalidValueError, match="has been reported"):
+        device.join(one.learner.model, one.aggregator.status())
 
 
 def _reported(one: Town, path: Path) -> bytes:
@@ -435,18 +435,18 @@ def test_a_client_whose_store_is_restored_counts_once(
     one, path, copy = town("pe", trust), tmp_path / "device.db", tmp_path / "copy.db"
     Pending(path).close()
     shutil.copy(path, copy)
-    assert one.middle.take([_reported(one, path)]) == (None,)
+    assert one.aggregator.take([_reported(one, path)]) == (None,)
     if later == "next group":
-        label = one.middle.status().label
+        label = one.aggregator.status().label
         others = [one.report() for _ in range(one.made.task.need(label) - 1)]
-        assert set(one.middle.take(others)) == {None}
+        assert set(one.aggregator.take(others)) == {None}
         one.follow()
     if later == "next epoch":
-        one.middle.renew()
+        one.aggregator.renew()
         one.follow()
     again = _reported(one, copy)
-    assert Report.read(again, one.made.task).label == one.middle.status().label
-    assert one.middle.take([again]) == (None,)
+    assert Report.read(again, one.made.task).label == one.aggregator.status().label
+    assert one.aggregator.take([again]) == (None,)
     with one.store.read(one.made.task.id) as at:
         assert sum(at.seen().values()) == one.clients - 1
         assert sum(at.counts().values()) == (1 if later == "same group" else 0)
@@ -466,7 +466,7 @@ def test_report_ids_identify_clients_only_within_one_task() -> None:
 
 def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
     one = town("pe", "local")
-    status, model = one.middle.status(), one.learner.model
+    status, model = one.aggregator.status(), one.learner.model
 
     def answer(number: int) -> bytes | None:
         pending = Pending(tmp_path / "device.db")
@@ -475,7 +475,7 @@ def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
             place = device.join(model, status)
             device.reward(place.id, [number / 8])
             return device.report(place.id, status)
-        except InvalidValue:
+        except InvalidValueError:
             return None
         finally:
             pending.close()
@@ -487,7 +487,7 @@ def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
 
 def test_silence_is_the_public_default() -> None:
     one = town("pe", "none", default=0.25)
-    device, status = one.device(), one.middle.status()
+    device, status = one.device(), one.aggregator.status()
     place = device.join(one.learner.model, status)
     silent = Report.read(device.report(place.id, status), one.made.task).numbers
     device = one.device()
@@ -512,8 +512,8 @@ def test_a_model_of_another_form_is_refused(name: str) -> None:
         if wrong is not None:
             arrays[name] = wrong
         device, broken = one.device(), dataclasses.replace(model, arrays=arrays)
-        with pytest.raises(InvalidValue, match=name):
-            _answered(device, broken, one.middle.status())
+        with pytest.raises(InvalidValueError, match=name):
+            _answered(device, broken, one.aggregator.status())
 
 
 @pytest.mark.parametrize(
@@ -534,25 +534,25 @@ def test_a_phase_outside_the_problem_is_refused(name: str, value: int, word: str
     array[0, -1] = value
     wrong = dataclasses.replace(posted, arrays={**posted.arrays, name: Numbers.of(array)})
     device = one.device()
-    with pytest.raises(InvalidValue, match=f"the model.*{word}"):
-        device.join(wrong, one.middle.status())
+    with pytest.raises(InvalidValueError, match=f"the model.*{word}"):
+        device.join(wrong, one.aggregator.status())
     assert device.due(1e12) == ()
-    device.join(posted, one.middle.status())
+    device.join(posted, one.aggregator.status())
 
 
 def test_a_phase_with_another_array_is_refused() -> None:
     one = town("dpe", "central")
     more = {**one.learner.model.arrays, "more": Numbers.of(np.zeros(3))}
     device = one.device()
-    with pytest.raises(InvalidValue, match="has 6 arrays; its task uses 5"):
-        device.join(dataclasses.replace(one.learner.model, arrays=more), one.middle.status())
+    with pytest.raises(InvalidValueError, match="has 6 arrays; its task uses 5"):
+        device.join(dataclasses.replace(one.learner.model, arrays=more), one.aggregator.status())
     assert device.due(1e12) == ()
 
 
 def test_a_phase_of_a_problem_without_bounds_is_refused() -> None:
     made = town("dpe", "central").made
     for problem in ({}, {**made.task.problem, "arms": None}, None):
-        with pytest.raises(InvalidValue, match="bound what a phase may ask"):
+        with pytest.raises(InvalidValueError, match="bound what a phase may ask"):
             Device(dataclasses.replace(made.task, problem=problem))
 
 
@@ -560,11 +560,11 @@ def test_a_model_of_another_phase_is_refused() -> None:
     one = town("dpe", "central")
     old = Model.read(one.learner.model.write())
     one.group()
-    with pytest.raises(InvalidValue, match="phase 0"):
-        one.device().join(old, one.middle.status())
+    with pytest.raises(InvalidValueError, match="phase 0"):
+        one.device().join(old, one.aggregator.status())
     device = one.device()
-    place = device.join(one.learner.model, one.middle.status())
-    with pytest.raises(InvalidValue, match="averages"):
+    place = device.join(one.learner.model, one.aggregator.status())
+    with pytest.raises(InvalidValueError, match="averages"):
         device.reward(place.id, [0.0])
 
 
@@ -576,7 +576,7 @@ def test_device_recomputes_guarantee_of_phased_task(policy: str, trust: str) -> 
     assert checked.recomputed
     assert checked.epsilon <= 8.0
     less = dataclasses.replace(made_task.promise, epsilon=0.9 * checked.epsilon)
-    with pytest.raises(InvalidValue, match="do not take part"):
+    with pytest.raises(InvalidValueError, match="do not take part"):
         Device(dataclasses.replace(made_task, promise=less))
 
 
@@ -607,21 +607,21 @@ def test_what_cannot_be_deployed_is_refused_with_its_reason(
 def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
     folder = tmp_path / "bandit"
     phased, plain = task_for("dpe", "central"), made("central")
-    with pytest.raises(InvalidValue, match="goes by phases"):
+    with pytest.raises(InvalidValueError, match="goes by phases"):
         Learner(phased)
-    with pytest.raises(InvalidValue, match="no phases"):
+    with pytest.raises(InvalidValueError, match="no phases"):
         PopulationLearner(plain, ACTIONS)
-    with pytest.raises(InvalidValue, match="goes by phases"):
+    with pytest.raises(InvalidValueError, match="goes by phases"):
         Bandit(policy="dpe", problem=FACTS_PHASED, guarantee=promised("central"), path=folder)
     assert not folder.exists()
-    status = Middle(plain, store=SQLiteStore.memory()).status()
-    with pytest.raises(InvalidValue, match="call decide"):
+    status = Aggregator(plain, store=SQLiteStore.memory()).status()
+    with pytest.raises(InvalidValueError, match="call decide"):
         Device(plain.task).join(Learner(plain).model, status)
     posted = PopulationLearner(phased, ACTIONS).model
-    with pytest.raises(InvalidValue, match="call join"):
+    with pytest.raises(InvalidValueError, match="call join"):
         Device(phased.task).decide(posted, [[0.0, 1.0]])
     for wrong in (ACTIONS[1:], 2 * ACTIONS, np.nan * ACTIONS):
-        with pytest.raises(InvalidValue, match="action"):
+        with pytest.raises(InvalidValueError, match="action"):
             PopulationLearner(phased, wrong)
 
 
@@ -648,15 +648,15 @@ def test_unsigned_phases_have_the_coins_of_the_smallest_group(policy: str) -> No
 def test_task_with_other_groups_or_fewer_coins_is_rejected() -> None:
     task = task_for("pe", "shuffle").task
     program: Any = task.program
-    with pytest.raises(InvalidValue, match="whole groups"):
+    with pytest.raises(InvalidValueError, match="whole groups"):
         dataclasses.replace(task, needs=task.needs[1:])
-    with pytest.raises(InvalidValue, match="contextual bandit"):
+    with pytest.raises(InvalidValueError, match="contextual bandit"):
         dataclasses.replace(task, bandit="contextual")
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         deployed(dataclasses.replace(task, program=dataclasses.replace(program, low=-2.0)))
     noise: Any = task.noise[0]
     fewer = dataclasses.replace(noise, coins=(noise.coins[0] - 1, *noise.coins[1:]))
-    with pytest.raises(InvalidValue, match="coins"):
+    with pytest.raises(InvalidValueError, match="coins"):
         dataclasses.replace(task, noise=(fewer,))
 
 

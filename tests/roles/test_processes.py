@@ -11,7 +11,7 @@ import pytest
 from tests.roles.field import TRUSTS
 from tests.roles.traffic import Place, Process, Visitors, audited, opened
 
-from kerchief.roles.middle import Middle
+from kerchief.roles.aggregator import Aggregator
 from kerchief_wire.report import Release
 
 HORIZON = 1000
@@ -30,29 +30,30 @@ def agreed(shown: list[tuple[bytes, ...]], payloads: tuple[bytes, ...]) -> None:
 @sizes(96, 800)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_sixteen_threads(trust: str, place: Place, many: int) -> None:
-    crowd, middle = Visitors(trust, HORIZON), opened(trust, HORIZON, place)
+    crowd, aggregator = Visitors(trust, HORIZON), opened(trust, HORIZON, place)
     other = opened(trust, HORIZON, place)
     shown: list[tuple[bytes, ...]] = []
 
     def send(reports: list[bytes]) -> list[str | None]:
-        one: Middle = random.choice([middle, other])
+        one: Aggregator = random.choice([aggregator, other])
         answers = one.take(reports)
         shown.append(one.releases())
         return [None if each is None else each.word for each in answers]
 
     with ThreadPoolExecutor(16) as pool:
         for _ in range(4):
-            reports = crowd.reports(middle.status(), many // 4)
+            reports = crowd.reports(aggregator.status(), many // 4)
             parts = [reports[at : at + 3] for at in range(0, len(reports), 3)]
             crowd.heard([word for words in pool.map(send, parts) for word in words])
-    for one in (middle, other):
+    for one in (aggregator, other):
         one._store.close()
     payloads = audited(crowd, place)
     agreed(shown, payloads)
     assert set(crowd.sent) == crowd.acknowledged | crowd.refused
 
 
-# Sixteen threads serve all trusts by day; the store and the middle are the same for two of them.
+# Sixteen threads serve all trusts by day; the store and the aggregator are the same for two of
+# them.
 @sizes(2, 20)
 @pytest.mark.parametrize("trust", [*TRUSTS[:3], pytest.param(TRUSTS[3], marks=pytest.mark.nightly)])
 def test_four_processes(trust: str, place: Place, many: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.problems import PopulationProblem, Problem
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -67,7 +67,7 @@ def test_task_has_one_encoding_that_omits_a_missing_projection() -> None:
 def test_a_projection_that_leads_elsewhere_is_no_task(wrong: dict[str, Any]) -> None:
     task = deploy(policy="linucb", problem=SHORT, guarantee=promise("joint")).task
     through = Projection(**{"dim": 80, "onto": 6, "norm": 1.0, **wrong})
-    with pytest.raises(InvalidValue, match="make the task anew"):
+    with pytest.raises(InvalidValueError, match="make the task anew"):
         dataclasses.replace(task, projection=through)
 
 
@@ -95,7 +95,7 @@ def test_features_are_checked_before_they_are_projected() -> None:
     made = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=6, window_s=0)
     device, model = Device(made.task), Learner(made).model
     for wrong, said in ((rows(1)[:, :6], "arms of 80"), (3 * rows(1), "too long")):
-        with pytest.raises(InvalidValue, match=said):
+        with pytest.raises(InvalidValueError, match=said):
             device.decide(model, wrong)
 
 
@@ -125,7 +125,7 @@ def test_a_projection_of_ones_own_must_be_of_the_problem() -> None:
     made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=other)
     assert made.task.projection == other
     wrong = dataclasses.replace(other, norm=2.0)
-    with pytest.raises(InvalidValue, match="for this problem it must be"):
+    with pytest.raises(InvalidValueError, match="for this problem it must be"):
         deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=wrong)
 
 
@@ -150,5 +150,5 @@ def test_a_projection_of_ones_own_must_be_of_the_problem() -> None:
     ],
 )
 def test_what_cannot_be_projected_is_refused(facts: Any, onto: int, said: str) -> None:
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidValueError, match=said):
         deploy(policy="best", problem=facts, guarantee=promise("central"), project=onto)

@@ -13,7 +13,7 @@ from tests.roles.traffic import Fault, Place, Process
 
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.books import Books
+from kerchief.roles.audit_log import AuditLog
 from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.questions import Answer, Asker
 from kerchief.stores import FileWitness, open_store
@@ -90,7 +90,7 @@ def audited(public: Public, place: Place, before: tuple[bytes, ...]) -> tuple[by
         open_ones = at.open_questions()
     store.close()
     assert row is not None
-    Books.of(lines).check(made())
+    AuditLog.of(lines).check(made())
     assert payloads[: len(before)] == before
     # What was given out was stored before, and each round has one answer at the most.
     assert all(one is not None for one in stored.values())

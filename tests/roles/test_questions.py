@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
+from kerchief.core.errors import CapacityExceededError, CodecError, InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.policies.context_free.best_arm import Halving
 from kerchief.policies.context_free.tsallis import State, Tsallis
 from kerchief.policies.context_free.ucb import UCB
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles import Bandit, Middle
+from kerchief.roles import Aggregator, Bandit
 from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.questions import Asker
 from kerchief.roles.verify import verify
@@ -38,7 +38,7 @@ from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Question as Stored
 from kerchief_device import Budget, Device, Pending
 from kerchief_wire import canonical
-from kerchief_wire.errors import BudgetExceeded, Fenced, Refused
+from kerchief_wire.errors import BudgetExceededError, FencedError, RejectedError
 from kerchief_wire.model import Question
 from kerchief_wire.noise import OneBit
 from kerchief_wire.report import Report
@@ -86,7 +86,7 @@ def forged(server: Asker, id: bytes, bit: int = 1, later: int = 0) -> bytes:
     return Report(label=0, epoch=epoch, id=id, numbers=np.array([bit])).write(server.task)
 
 
-def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+def words(answers: tuple[RejectedError | None, ...]) -> list[str | None]:
     return [None if one is None else one.word for one in answers]
 
 
@@ -105,7 +105,7 @@ def test_tsallis_with_open_queries_is_unbiased_only_with_memo(
     estimator: Any,
 ) -> None:
     """Eight arms are drawn, then eight reports come: the mean estimate is eight times the loss."""
-    clear = Channel.clear(low=0.0, high=1.0)
+    clear = ReportDistribution.clear(low=0.0, high=1.0)
     policy = Tsallis.of(ARMS, mode="theory", channel=clear, estimator=estimator)
     losses, open_ones, many = jnp.asarray(LOSSES), 8, 20_000
     begun = State(losses=jnp.zeros(3), weights=jnp.asarray([0.2, 0.3, 0.5]))
@@ -237,7 +237,7 @@ def test_a_slope_is_asked_for_as_a_difference_of_losses() -> None:
 def test_a_domain_that_a_task_cannot_name_is_refused(change: dict[str, Any]) -> None:
     tree = canonical.read(on(Ball(dim=3)).task.data)
     tree["problem"]["domain"] |= change
-    with pytest.raises((CodecError, InvalidValue)):
+    with pytest.raises((CodecError, InvalidValueError)):
         deployed(Task.read(canonical.write(tree)))
 
 
@@ -245,9 +245,9 @@ def test_task_with_less_noise_than_guaranteed_is_rejected_by_all() -> None:
     tree = canonical.read(made().task.data)
     tree["noise"][0]["bias"] = 2**31 - 1
     bold = Task.read(canonical.write(tree))
-    with pytest.raises(Fenced, match="not what its promise needs"):
+    with pytest.raises(FencedError, match="not what its promise needs"):
         deployed(bold)
-    with pytest.raises(InvalidValue, match="do not take part"):
+    with pytest.raises(InvalidValueError, match="do not take part"):
         Device(bold)
 
 
@@ -261,18 +261,18 @@ class Averaging(UCB):
 
 def test_what_no_device_can_answer_is_refused() -> None:
     plain: Any = made("ucb").policy
-    with pytest.raises(InvalidValue, match="devices know loss, difference"):
+    with pytest.raises(InvalidValueError, match="devices know loss, difference"):
         made(Averaging(**vars(plain)))
-    with pytest.raises(InvalidValue, match="hears reports"):
+    with pytest.raises(InvalidValueError, match="hears reports"):
         made("uniform", trust="none")
 
 
 def test_each_task_has_its_role() -> None:
-    with pytest.raises(InvalidValue, match="Asker is for"):
-        Middle(made(), store=SQLiteStore.memory())
+    with pytest.raises(InvalidValueError, match="Asker is for"):
+        Aggregator(made(), store=SQLiteStore.memory())
     promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
     problem: Any = ARMS
-    with pytest.raises(InvalidValue, match="Asker is for"):
+    with pytest.raises(InvalidValueError, match="Asker is for"):
         Bandit(policy="ucb", problem=problem, guarantee=promise, window_s=0)
 
 
@@ -281,7 +281,7 @@ def test_custom_policy_is_deployed_and_recognized() -> None:
     wide = dataclasses.replace(plain, width=3.0)
     task = made(wide)
     assert deployed(task.task, policy=wide).task == task.task
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         deployed(task.task, policy=plain)
 
 
@@ -337,7 +337,7 @@ def test_a_clock_without_a_time_asks_nobody(moment: Any) -> None:
     server = served(made(), clock=clock, patience_s=60)
     (question,) = server.ask()
     clock.now, before = moment, clock.now
-    with pytest.raises(InvalidValue, match="time of the clock"):
+    with pytest.raises(InvalidValueError, match="time of the clock"):
         server.ask()
     clock.now = before
     assert words(server.take([answer(server, question)])) == [None]
@@ -415,9 +415,9 @@ def test_a_closed_task_asks_and_takes_nothing() -> None:
     (question,) = server.ask()
     report = answer(server, question)
     assert server.close().epsilon == pytest.approx(1.0)
-    with pytest.raises(CapacityExceeded):
+    with pytest.raises(CapacityExceededError):
         server.ask()
-    with pytest.raises(CapacityExceeded):
+    with pytest.raises(CapacityExceededError):
         server.take([report])
     assert server.status().state == "closed"
 
@@ -516,7 +516,7 @@ def test_device_answers_and_charges_a_repeated_query_once(tmp_path: Path) -> Non
     device = Device(server.task, pending=Pending(path), budget=Budget(epsilon=5.0))
     device.arrived(question.id.hex())
     device.asked(question.id)
-    with pytest.raises(InvalidValue, match="no decision"):
+    with pytest.raises(InvalidValueError, match="no decision"):
         device.report(question.id.hex(), server.status())
     assert device.spent().epsilon == pytest.approx(1.0)
 
@@ -527,7 +527,7 @@ def test_a_users_own_budget_ends_what_a_server_may_ask() -> None:
     for question in server.ask(10):
         try:
             answered += words(server.take([answer(server, question, device)])) == [None]
-        except BudgetExceeded:
+        except BudgetExceededError:
             continue
     assert answered == 3
     assert device.spent().epsilon == pytest.approx(3.0)
@@ -536,6 +536,6 @@ def test_a_users_own_budget_ends_what_a_server_may_ask() -> None:
 def test_task_beyond_its_guarantee_is_not_stored() -> None:
     task, store = made(), SQLiteStore.memory()
     less = dataclasses.replace(task.guarantee, epsilon=0.5)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         Asker(dataclasses.replace(task, guarantee=less), store=store)
     assert store.tasks() == []

@@ -15,19 +15,19 @@ from scipy import optimize  # type: ignore[import-untyped]
 from tests.roles.field import field, made
 
 from kerchief.core.contracts import Example
-from kerchief.core.own_moments import OwnMoments
+from kerchief.core.disjoint_moments import DisjointMoments
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.queries import Gram, Regression, UnitBall
+from kerchief.core.queries import GramMatrix, RegressionMoments, UnitBallVector
 from kerchief.policies.glm.increments import Increments
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import _build_disjoint_program, _describe_statistic, deploy
 from kerchief.roles.record_check import RecordCheck
-from kerchief_device import own
+from kerchief_device import disjoint_models
 from kerchief_device.randomize import randomize
 from kerchief_device.record import LINKS, Moments, encode_loss, into_ball
-from kerchief_wire.errors import Refused
+from kerchief_wire.errors import RejectedError
 from kerchief_wire.noise import Statistic
-from kerchief_wire.task import Answering, Library, Optimist, OwnModels, Phased, Program, Task
+from kerchief_wire.task import Answering, DisjointModels, Library, Optimist, Phased, Program, Task
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -55,14 +55,14 @@ PROBLEM = Problem(
     dim=3, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=50, constant=0.5, own=3
 )
 OWN = _build_disjoint_program(
-    type("Policy", (), {"query": OwnMoments.of(PROBLEM)})(),
+    type("Policy", (), {"query": DisjointMoments.of(PROBLEM)})(),
     PROBLEM,
 )
 
 
-def regression(program: Optimist) -> Regression:
+def regression(program: Optimist) -> RegressionMoments:
     """The query that a program reports."""
-    return Regression(
+    return RegressionMoments(
         dim=program.dim,
         norm=program.norm,
         low=program.response_low,
@@ -73,9 +73,9 @@ def regression(program: Optimist) -> Regression:
     )
 
 
-def own_moments(program: OwnModels) -> OwnMoments:
+def own_moments(program: DisjointModels) -> DisjointMoments:
     """The query that a program reports."""
-    return OwnMoments(
+    return DisjointMoments(
         dim=program.dim,
         arms=program.arms,
         norm=program.varying,
@@ -190,15 +190,15 @@ def test_every_record_of_disjoint_models_counts() -> None:
             z = features(random, program.dim, program.varying)
             y = float(random.choice([program.low, program.high, 0.1, -1e9, 1e9]))
             arm = int(random.integers(program.arms))
-            reports.append(report(noise, own.encode(program, z, arm, y)))
+            reports.append(report(noise, disjoint_models.encode(program, z, arm, y)))
         assert check.could_be_records(np.array(reports)).all(), program
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        Regression(dim=4, norm=2.0, low=-1.0, high=3.0, weighted=True),
-        Gram(dim=3, norm=1.5, groups=2),
+        RegressionMoments(dim=4, norm=2.0, low=-1.0, high=3.0, weighted=True),
+        GramMatrix(dim=3, norm=1.5, groups=2),
         Increments(dim=3, norm=0.5, steps=4, stride=7.0),
     ],
 )
@@ -206,7 +206,7 @@ def test_every_record_of_other_queries_counts(query: Any) -> None:
     """Of the library's own devices, which no light program describes."""
     random = np.random.default_rng(3)
     check, noise = check_of(Library(), query)
-    count = {Gram: 2, Increments: 5}.get(type(query), 1)
+    count = {GramMatrix: 2, Increments: 5}.get(type(query), 1)
     reports = []
     for _ in range(50):
         weights = random.choice([0, 1, 1e300, -1, 1e-300], count) * 1.0
@@ -239,7 +239,7 @@ def test_every_answer_counts() -> None:
 
 def test_every_client_of_a_phase_counts() -> None:
     program, random = Phased(low=0.0, high=1.0, groups=1, atoms=2, size=5), np.random.default_rng(4)
-    check, noise = check_of(program, UnitBall(size=5))
+    check, noise = check_of(program, UnitBallVector(size=5))
     vectors = [into_ball(features(random, 5, 1.0), 1.0) for _ in range(100)]
     assert check.could_be_records(np.array([report(noise, vector) for vector in vectors])).all()
     assert not check.could_be_records(corner(noise)).any()
@@ -307,30 +307,30 @@ def test_response_with_a_least_size_is_checked() -> None:
     assert check.could_be_records(large).all()
 
 
-Change = Callable[[Wholes, OwnModels], None]
+Change = Callable[[Wholes, DisjointModels], None]
 
 
-def _other_arm(numbers: Wholes, program: OwnModels) -> None:
+def _other_arm(numbers: Wholes, program: DisjointModels) -> None:
     numbers[program.dim] += 1
 
 
-def _longer(numbers: Wholes, program: OwnModels) -> None:
+def _longer(numbers: Wholes, program: DisjointModels) -> None:
     numbers[: 2 * program.arms * program.dim] *= 2
 
 
-def _aside(numbers: Wholes, program: OwnModels) -> None:
+def _aside(numbers: Wholes, program: DisjointModels) -> None:
     numbers[1] += UNIT // 100
 
 
-def _pool(numbers: Wholes, program: OwnModels) -> None:
+def _pool(numbers: Wholes, program: DisjointModels) -> None:
     numbers[-1] += UNIT // 100
 
 
-def _lever(numbers: Wholes, program: OwnModels) -> None:
+def _lever(numbers: Wholes, program: DisjointModels) -> None:
     numbers[(program.arms + 1) * program.dim - 1] += UNIT // 100
 
 
-def _reward(numbers: Wholes, program: OwnModels) -> None:
+def _reward(numbers: Wholes, program: DisjointModels) -> None:
     numbers[: program.dim] = (numbers[: program.dim] * 1.01).astype(np.int64)
 
 
@@ -338,7 +338,7 @@ def _reward(numbers: Wholes, program: OwnModels) -> None:
 def test_report_of_disjoint_models_has_one_arm_and_context(change: Change) -> None:
     check, noise = check_of(OWN, own_moments(OWN))
     z = np.array([0.6, 0.5, 0.5]) * OWN.varying
-    numbers = report(noise, own.encode(OWN, z, 0, OWN.high))
+    numbers = report(noise, disjoint_models.encode(OWN, z, 0, OWN.high))
     assert check.could_be_records(numbers[None]).all()
     change(numbers, OWN)
     assert noise.bounds(0).hold(numbers)
@@ -389,15 +389,15 @@ def test_aggregator_rejects_corner_of_the_box(trust: str) -> None:
     (noise,) = place.task.noise
     assert isinstance(noise, Statistic)
     good, bad = place.report(), place.forged(corner(noise)[0])
-    taken, refused, again = place.middle.take([good, bad, good])
+    taken, refused, again = place.aggregator.take([good, bad, good])
     assert taken is None
     assert again is None
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RejectedError)
     assert refused.word == "bounds"
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
 def test_noisy_reports_are_held_to_their_box_alone(trust: str) -> None:
     place = field(trust)
-    bounds = place.task.bounds(place.middle.status().label)
-    assert place.middle.take([place.forged(bounds.high)]) == (None,)
+    bounds = place.task.bounds(place.aggregator.status().label)
+    assert place.aggregator.take([place.forged(bounds.high)]) == (None,)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.roles.field import ARMS, bandit, field, kill, reopened
 
-from kerchief.core.errors import WeakPromise
+from kerchief.core.errors import WeakGuaranteeWarning
+from kerchief.roles.aggregator import Aggregator
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.drawing import Drawing
-from kerchief.roles.middle import Middle
+from kerchief.roles.release_batch import ReleaseBatch
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import FencedError
 
 DRAWING = ("shuffle", "joint", "central")
 """Trusts whose releases are lines of the chain."""
@@ -57,8 +57,8 @@ def test_a_witness_elsewhere_notices_a_restored_backup(
     def fill(*args: object) -> None:
         raise AssertionError("a release was drawn")
 
-    monkeypatch.setattr(Drawing, "fill", fill)
-    with pytest.raises(Fenced):
+    monkeypatch.setattr(ReleaseBatch, "fill", fill)
+    with pytest.raises(FencedError):
         reopened(tmp_path / "b")
 
 
@@ -79,7 +79,9 @@ def test_a_witness_in_the_folder_is_warned_about(
 ) -> None:
     for path, inside in ((tmp_path / "a", None), (tmp_path / "b", "../b/witness")):
         witness = None if inside is None else path / inside
-        with pytest.warns(WeakPromise, match="Pass `witness=` a file on another disk") as caught:
+        with pytest.warns(
+            WeakGuaranteeWarning, match="Pass `witness=` a file on another disk"
+        ) as caught:
             statement = restarted(trust, path, witness, is_saved=is_saved)
         assert len(caught) == 1
         assert "may go unnoticed and voids the guarantee" in statement
@@ -102,13 +104,13 @@ def test_witness_linked_into_the_folder_raises_warning(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     path, witness = tmp_path / "link" / "b", tmp_path / "disk" / "b" / "witness"
-    with pytest.warns(WeakPromise, match="a file on another disk"):
+    with pytest.warns(WeakGuaranteeWarning, match="a file on another disk"):
         service = bandit("central", path=path, witness=witness)
     assert "may go unnoticed and voids the guarantee" in service.statement()
 
 
 @pytest.mark.parametrize("trust", DRAWING)
-def test_a_middle_says_whether_a_restored_store_is_noticed(trust: str, tmp_path: Path) -> None:
+def test_a_aggregator_says_whether_a_restored_store_is_noticed(trust: str, tmp_path: Path) -> None:
     """Without a witness each restored copy releases the same users with other noise."""
     lone = field(trust, store=SQLiteStore(tmp_path / "store.db"))
     lone.serve(49)
@@ -118,29 +120,29 @@ def test_a_middle_says_whether_a_restored_store_is_noticed(trust: str, tmp_path:
     for copy in ("first", "second"):
         run(f"cp store.db {copy}", tmp_path)
         store = SQLiteStore(tmp_path / copy)
-        middle = Middle(lone.made, store=store)
-        assert middle.take([last]) == (None,)
-        releases.add(middle.releases()[-1])
-        assert "The store has no witness" in middle.statement()
+        aggregator = Aggregator(lone.made, store=store)
+        assert aggregator.take([last]) == (None,)
+        releases.add(aggregator.releases()[-1])
+        assert "The store has no witness" in aggregator.statement()
         store.close()
     assert len(releases) == (1 if trust == "shuffle" else 2)
     witness = FileWitness(tmp_path / "witness")
     watched = field(trust, store=SQLiteStore(tmp_path / "watched.db"), witness=witness)
-    assert "noticed if anything was released since" in watched.middle.statement()
-    assert "Restoring" not in field("local").middle.statement()
+    assert "noticed if anything was released since" in watched.aggregator.statement()
+    assert "Restoring" not in field("local").aggregator.statement()
 
 
 def test_a_local_decision_of_a_restored_backup_is_reported_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the statement says: two reports of one record, with noise of their own."""
-    sent, take = list[bytes](), Middle.take
+    sent, take = list[bytes](), Aggregator.take
 
-    def watched(middle: Middle, reports: list[bytes]) -> Any:
+    def watched(aggregator: Aggregator, reports: list[bytes]) -> Any:
         sent.extend(reports)
-        return take(middle, reports)
+        return take(aggregator, reports)
 
-    monkeypatch.setattr(Middle, "take", watched)
+    monkeypatch.setattr(Aggregator, "take", watched)
     service = bandit("local", path=tmp_path / "b")
     service.reward(service.decide(ARMS).id, 1.0)
     kill(service)

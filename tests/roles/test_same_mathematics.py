@@ -23,13 +23,13 @@ from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection, protect
-from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
+from kerchief.roles.protected_policy import build_protected
 from kerchief.roles.round import Round
 from kerchief.simulation import simulate
 from kerchief.simulation.phases import phases_of
-from kerchief_device import own, programs
+from kerchief_device import disjoint_models, programs
 
 ROUNDS = 40
 
@@ -65,7 +65,7 @@ def deployable() -> list[str]:
 @double_precision
 def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
     """The functions of a simulated round, one after another."""
-    made = arrange(name, problem, Protection(guarantee=promise("none")))
+    made = build_protected(name, problem, Protection(guarantee=promise("none")))
     policy: Any = made.policy
     play, root = Round(policy=policy, privatizers=made.privatizers), Stream.of(seed=0, replicate=0)
     carry, chosen = play.begin(), []
@@ -112,7 +112,7 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(
     bandit = Bandit(policy=name, problem=problem, guarantee=promise("none"), window_s=0)
     played = []
     # What a policy tosses to explore comes from the operating system: here, from the seed.
-    for room in (programs, own):
+    for room in (programs, disjoint_models):
         monkeypatch.setattr(room, "guess", seeded())
     code: Any = bandit._device._code
     code._stream = Stream.of(seed=0, replicate=0)
@@ -168,7 +168,7 @@ def test_deployed_population_matches_simulation_but_equal_groups(name: str, trus
     """The same numbers, the same phases; with one action in a group, clients but for rounding."""
     facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
     made = deploy(policy=name, problem=facts, guarantee=guard.guarantee)
-    simulated = arrange(name, facts, guard)
+    simulated = build_protected(name, facts, guard)
     assert isinstance(simulated.policy, Elimination)
     even = dataclasses.replace(simulated.policy, even=name == "pe")
     assert made.policy == even
@@ -183,7 +183,7 @@ def test_deployed_population_matches_simulation_but_equal_groups(name: str, trus
 def test_equal_groups_cost_no_regret(trust: str) -> None:
     """In the same worlds the difference is within what 64 of them let one see."""
     facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
-    single = arrange("pe", facts, guard).policy
+    single = build_protected("pe", facts, guard).policy
     assert isinstance(single, Elimination)
     lost = []
     for policy in (single, single.evened()):

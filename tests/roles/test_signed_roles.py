@@ -11,16 +11,16 @@ from tests.roles.field import ARMS, FACTS, TRUSTS, promise
 
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.books import Books
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
+from kerchief.roles.deployed_statistic import build_statistics
 from kerchief.roles.deployment import Deployment, deploy, deployed
-from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Learner
-from kerchief.roles.middle import Middle
 from kerchief.roles.population import PopulationLearner
 from kerchief.roles.questions import Asker
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.model import Status
 from kerchief_wire.report import Release, Report
 from kerchief_wire.signing import Signer, public_key
@@ -44,14 +44,14 @@ def shuffled(mechanism: str = "best", **more: Any) -> Deployment:
     )
 
 
-def begun(deployment: Deployment) -> Middle:
-    kind = Asker if deployment.task.bandit == "context-free" else Middle
+def begun(deployment: Deployment) -> Aggregator:
+    kind = Asker if deployment.task.bandit == "context-free" else Aggregator
     return kind(deployment, store=SQLiteStore.memory())
 
 
-def lying(middle: Middle, label: int) -> Status:
+def lying(aggregator: Aggregator, label: int) -> Status:
     """The open cohort is the first; the status names another."""
-    status = middle.status()
+    status = aggregator.status()
     assert status.label == 0
     return dataclasses.replace(status, label=label)
 
@@ -62,8 +62,8 @@ def report(device: Device, model: Any, status: Any) -> bytes:
     return device.report(decision.id, status)
 
 
-def words(middle: Middle, *reports: bytes) -> list[str | None]:
-    return [None if refused is None else refused.word for refused in middle.take(reports)]
+def words(aggregator: Aggregator, *reports: bytes) -> list[str | None]:
+    return [None if refused is None else refused.word for refused in aggregator.take(reports)]
 
 
 def test_cohorts_have_equal_coins_unless_labels_are_signed() -> None:
@@ -83,47 +83,48 @@ def test_cohorts_have_equal_coins_unless_labels_are_signed() -> None:
 @pytest.mark.parametrize("mechanism", ["best", "bits"])
 def test_lying_status_lowers_no_noise_and_wastes_no_report(mechanism: str) -> None:
     deployment = shuffled(mechanism)
-    middle, model = begun(deployment), Learner(deployment).model
+    aggregator, model = begun(deployment), Learner(deployment).model
     assert deployment.task.has_equal_noise
     for label in range(len(deployment.task.needs)):
-        sent = report(Device(deployment.task), model, lying(middle, label))
+        sent = report(Device(deployment.task), model, lying(aggregator, label))
         assert Report.read(sent, deployment.task).label == label
-        assert words(middle, sent) == [None]
+        assert words(aggregator, sent) == [None]
 
 
 def test_false_status_is_refused_and_the_signed_one_counts() -> None:
     deployment = shuffled(parties=PARTIES)
-    middle, learner = begun(deployment), Learner(deployment)
+    aggregator, learner = begun(deployment), Learner(deployment)
     signers = {role: Signer(deployment.task, key) for role, key in KEYS.items()}
     model, device = signers["learner"].sign(learner.model), Device(deployment.task)
     decision = device.decide(model, ARMS)
-    with pytest.raises(InvalidValue, match="the status has no signature"):
-        device.report(decision.id, lying(middle, len(deployment.task.needs) - 1))
-    sent = device.report(decision.id, signers["aggregator"].sign(middle.status()))
+    with pytest.raises(InvalidValueError, match="the status has no signature"):
+        device.report(decision.id, lying(aggregator, len(deployment.task.needs) - 1))
+    sent = device.report(decision.id, signers["aggregator"].sign(aggregator.status()))
     assert Report.read(sent, deployment.task).label == 0
-    assert words(middle, sent) == [None]
+    assert words(aggregator, sent) == [None]
     device.arrived(decision.id)
     for _ in range(deployment.task.need(0) - 1):
-        sent = report(device, model, signers["aggregator"].sign(middle.status()))
-        assert words(middle, sent) == [None]
-    learner.follow(middle.releases())
+        sent = report(device, model, signers["aggregator"].sign(aggregator.status()))
+        assert words(aggregator, sent) == [None]
+    learner.follow(aggregator.releases())
     assert learner.users == deployment.task.need(0)
-    Books.of(middle.chain()).check(deployment)
+    AuditLog.of(aggregator.chain()).check(deployment)
 
 
 def test_device_outside_the_process_brings_the_most_coins() -> None:
     """A task whose cohorts differ, whose keys are missing, and a status that names the largest."""
     deployment = shuffled(in_process=True)
     noise: Any = deployment.task.noise[0]
-    middle, model = begun(deployment), Learner(deployment).model
+    aggregator, model = begun(deployment), Learner(deployment).model
     fewest = int(np.argmin(noise.coins))
-    sent = report(Device(deployment.task), model, lying(middle, fewest))
+    sent = report(Device(deployment.task), model, lying(aggregator, fewest))
     label = Report.read(sent, deployment.task).label
     assert noise.coins[label] == max(noise.coins) > noise.coins[fewest]
-    assert words(middle, sent) == [None]
+    assert words(aggregator, sent) == [None]
     inside = Device(deployment.task, in_process=True)
     assert (
-        Report.read(report(inside, model, lying(middle, fewest)), deployment.task).label == fewest
+        Report.read(report(inside, model, lying(aggregator, fewest)), deployment.task).label
+        == fewest
     )
 
 
@@ -131,15 +132,15 @@ def test_device_outside_the_process_brings_the_most_coins() -> None:
 def test_stated_noise_is_that_of_equal_reports(mechanism: str) -> None:
     """A whole cohort of zeros, whose reports carry wrong labels: its total has the stated noise."""
     deployment = shuffled(mechanism)
-    middle, (desk,) = begun(deployment), desks_of(deployment)
+    aggregator, (desk,) = begun(deployment), build_statistics(deployment)
     model, need = Learner(deployment).model, deployment.task.need(0)
     device, last = Device(deployment.task), len(deployment.task.needs) - 1
     sent = []
     for _ in range(need):
         decision = device.decide(model, np.zeros((1, 2)))
-        sent.append(device.report(decision.id, lying(middle, last)))
-    assert set(middle.take(sent)) == {None}
-    (release,) = map(Release.read, middle.releases())
+        sent.append(device.report(decision.id, lying(aggregator, last)))
+    assert set(aggregator.take(sent)) == {None}
+    (release,) = map(Release.read, aggregator.releases())
     total = desk.wire.estimate(release.total, users=need, label=release.cohort)
     stated = desk.variance(0, need)
     assert np.abs(total).max() < 6 * stated**0.5
@@ -165,10 +166,10 @@ def test_equal_runs_take_no_reports_of_each_other(trust: str) -> None:
         for _ in range(2)
     )
     assert one.task.id != other.task.id
-    middles = [begun(deployment) for deployment in (one, other)]
-    sent = report(Device(one.task), Learner(one).model, middles[0].status())
-    assert words(middles[1], sent) == ["task"]
-    assert words(middles[0], sent) == [None]
+    aggregators = [begun(deployment) for deployment in (one, other)]
+    sent = report(Device(one.task), Learner(one).model, aggregators[0].status())
+    assert words(aggregators[1], sent) == ["task"]
+    assert words(aggregators[0], sent) == [None]
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -180,9 +181,9 @@ def test_stores_begun_apart_take_no_reports_of_each_other(trust: str) -> None:
     sent = report(Device(deployment.task), Learner(deployment).model, first.status())
     assert words(second, sent) == ["epoch"]
     assert words(first, sent, sent) == [None, None]
-    for middle in (first, second):
-        (first_epoch,) = Books.of(middle.chain()).epochs
-        assert first_epoch.epoch == middle.status().epoch
+    for aggregator in (first, second):
+        (first_epoch,) = AuditLog.of(aggregator.chain()).epochs
+        assert first_epoch.epoch == aggregator.status().epoch
 
 
 def test_questions_of_stores_begun_apart_do_not_meet() -> None:
@@ -202,7 +203,7 @@ def test_questions_of_stores_begun_apart_do_not_meet() -> None:
 def test_deploy_takes_an_hour_of_validity_and_no_lone_one() -> None:
     assert shuffled(parties=PARTIES).task.valid_s == 3600
     assert shuffled(parties=PARTIES, valid_s=60).task.valid_s == 60
-    with pytest.raises(InvalidValue, match="valid_s is 60 with 0 parties"):
+    with pytest.raises(InvalidValueError, match="valid_s is 60 with 0 parties"):
         shuffled(valid_s=60)
 
 
@@ -222,21 +223,21 @@ def test_client_of_phases_takes_a_place_by_signed_messages_alone() -> None:
     deployment = deploy(
         policy="pe", problem=problem, guarantee=guarantee, window_s=0, parties=PARTIES
     )
-    middle, learner = begun(deployment), PopulationLearner(deployment, ARMS)
-    aggregator, poster = (Signer(deployment.task, key) for key in KEYS.values())
+    aggregator, learner = begun(deployment), PopulationLearner(deployment, ARMS)
+    signer, poster = (Signer(deployment.task, key) for key in KEYS.values())
     device, true = Device(deployment.task), poster.sign(learner.model)
     false: list[tuple[Any, Any]] = [
-        (learner.model, aggregator.sign(middle.status())),
-        (true, middle.status()),
+        (learner.model, signer.sign(aggregator.status())),
+        (true, aggregator.status()),
         (true, true),
     ]
     for model, status in false:
-        with pytest.raises(InvalidValue, match=r"signed|signature"):
+        with pytest.raises(InvalidValueError, match=r"signed|signature"):
             device.join(model, status)
     assert device.due() == ()
-    place = device.join(true, aggregator.sign(middle.status()))
+    place = device.join(true, signer.sign(aggregator.status()))
     device.reward(place.id, np.zeros(len(place.atoms)))
-    with pytest.raises(InvalidValue, match="the status has no signature"):
-        device.report(place.id, lying(middle, 1))
-    sent = device.report(place.id, aggregator.sign(middle.status()))
-    assert words(middle, sent) == [None]
+    with pytest.raises(InvalidValueError, match="the status has no signature"):
+        device.report(place.id, lying(aggregator, 1))
+    sent = device.report(place.id, signer.sign(aggregator.status()))
+    assert words(aggregator, sent) == [None]

@@ -1,4 +1,4 @@
-"""Middles in processes of their own, devices that resend, and what must hold after any crash."""
+"""Aggregators in processes of their own, devices that resend, and what holds after any crash."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.roles.field import ARMS, made
 
 from kerchief.core.problems import PopulationProblem
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.books import Books
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import AuditLog
+from kerchief.roles.deployed_statistic import build_statistics, read_secret
 from kerchief.roles.deployment import Deployment, deploy
-from kerchief.roles.desks import desks_of, read_secret
-from kerchief.roles.learner import Follower, Learner
-from kerchief.roles.middle import Middle
+from kerchief.roles.learner import Learner, ReleaseConsumer
 from kerchief.roles.population import PopulationLearner
 from kerchief.roles.questions import Asker
 from kerchief.stores import FileWitness, open_store
 from kerchief.stores.link import Link
 from kerchief_device import Device
 from kerchief_wire.chain import follow
-from kerchief_wire.errors import InvalidValue, Refused
+from kerchief_wire.errors import InvalidValueError, RejectedError
 from kerchief_wire.model import Question, Status
 from kerchief_wire.report import Release, Report
 
@@ -58,16 +58,16 @@ class Place(NamedTuple):
     witness: str
 
 
-Opening: TypeAlias = Callable[[Place], Middle]
-"""Opens a middle, in whatever process."""
+Opening: TypeAlias = Callable[[Place], Aggregator]
+"""Opens an aggregator, in whatever process."""
 Fault: TypeAlias = tuple[str, int, bool]
 """Before or after which call to die, the how-manieth, and whether that counts the opening."""
 
 
-def opened(trust: str, horizon: int, place: Place) -> Middle:
-    """A middle on a shared store."""
+def opened(trust: str, horizon: int, place: Place) -> Aggregator:
+    """An aggregator on a shared store."""
     store, witness = open_store(place.store), FileWitness(place.witness)
-    return Middle(made(trust, horizon=horizon), store=store, witness=witness)
+    return Aggregator(made(trust, horizon=horizon), store=store, witness=witness)
 
 
 def by_phases(trust: str, horizon: int) -> Deployment:
@@ -87,14 +87,14 @@ def by_phases(trust: str, horizon: int) -> Deployment:
     return deploy(policy="pe", problem=facts, guarantee=promised, window_s=0, nonce=bytes(16))
 
 
-def opened_by_phases(trust: str, horizon: int, place: Place) -> Middle:
-    """A middle of a population, on a shared store."""
+def opened_by_phases(trust: str, horizon: int, place: Place) -> Aggregator:
+    """An aggregator of a population, on a shared store."""
     store, witness = open_store(place.store), FileWitness(place.witness)
-    return Middle(by_phases(trust, horizon), store=store, witness=witness)
+    return Aggregator(by_phases(trust, horizon), store=store, witness=witness)
 
 
 class Process:
-    """A middle in a process of its own."""
+    """An aggregator in a process of its own."""
 
     def __init__(self, opening: Opening, place: Place, fault: Fault | None = None) -> None:
         self._here, there = _APART.Pipe()
@@ -142,19 +142,19 @@ class Process:
 def _serve(pipe: Connection, opening: Opening, place: Place, fault: Fault | None) -> None:
     if fault is not None and fault[2]:
         _plant(*fault[:2])
-    middle = opening(place)
-    pipe.send(middle.status())
+    aggregator = opening(place)
+    pipe.send(aggregator.status())
     if fault is not None and not fault[2]:
         _plant(*fault[:2])
     while (sent := pipe.recv()) is not None:
-        pipe.send((_done(middle, sent), middle.status()))
+        pipe.send((_done(aggregator, sent), aggregator.status()))
 
 
-def _done(middle: Middle, sent: list[bytes] | int) -> Answers | tuple[Question, ...]:
+def _done(aggregator: Aggregator, sent: list[bytes] | int) -> Answers | tuple[Question, ...]:
     if isinstance(sent, int):
-        assert isinstance(middle, Asker)
-        return middle.ask(sent)
-    return [None if one is None else one.word for one in middle.take(sent)]
+        assert isinstance(aggregator, Asker)
+        return aggregator.ask(sent)
+    return [None if one is None else one.word for one in aggregator.take(sent)]
 
 
 def _plant(point: str, count: int) -> None:
@@ -202,7 +202,7 @@ class Crowd(ABC):
         for user in self._waiting[:]:
             try:
                 found.append((user, self._report(user, status)))
-            except Refused:
+            except RejectedError:
                 self._told(user, arrived=False)
         known = [("", report) for id, report in self.sent.items() if id in self.acknowledged]
         found += self._random.sample(found, len(found) // 2)
@@ -231,7 +231,7 @@ class Crowd(ABC):
         return device.report(id, status)
 
     @abstractmethod
-    def new_learner(self) -> Follower:
+    def new_learner(self) -> ReleaseConsumer:
         """One that has read nothing."""
 
     @abstractmethod
@@ -257,7 +257,7 @@ class Visitors(Crowd):
         super().__init__(made(trust, horizon=horizon))
         self._model, self._device = self.learner.model, Device(self.made.task, in_process=True)
 
-    def new_learner(self) -> Follower:
+    def new_learner(self) -> ReleaseConsumer:
         return Learner(self.made)
 
     def _come(self, status: Status) -> list[str]:
@@ -276,14 +276,14 @@ class Clients(Crowd):
         super().__init__(by_phases(trust, horizon))
         self._places: list[tuple[Device, str]] = []
 
-    def new_learner(self) -> Follower:
+    def new_learner(self) -> ReleaseConsumer:
         return PopulationLearner(self.made, np.concatenate([np.eye(4), -np.eye(4)]))
 
     def _come(self, status: Status) -> list[str]:
         device = Device(self.made.task)
         try:
             place = device.join(self.learner.model, status)
-        except (InvalidValue, Refused):
+        except (InvalidValueError, RejectedError):
             return []
         device.reward(place.id, [self._random.uniform(-1.0, 1.0) for _ in place.atoms])
         self._places.append((device, place.id))
@@ -320,7 +320,7 @@ def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple
     if task.trust in ("local", "shuffle"):
         assert (sum(one.total for one in totals) + waiting == exact).all()
     if task.trust == "joint":
-        drawn, kept = read_secret(secret or b"", desks_of(deployed))
+        drawn, kept = read_secret(secret or b"", build_statistics(deployed))
         assert drawn == len(totals)
         assert (kept[0].total == exact).all()
     return payloads
@@ -328,7 +328,7 @@ def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple
 
 def _chained(crowd: Crowd, row: Any, lines: list[Any], payloads: tuple[bytes, ...]) -> None:
     assert follow(lines) == row.head
-    books = Books.of(lines)
+    books = AuditLog.of(lines)
     books.check(crowd.made)
     if crowd.made.task.trust == "local" and not crowd.made.task.needs:
         assert books.drawn == ()

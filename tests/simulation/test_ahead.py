@@ -14,7 +14,7 @@ import pytest
 from jax import Array
 
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import BudgetExceeded
+from kerchief.core.errors import BudgetExceededError
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments import CONTEXTS, GLMEnvironment, make_environment
@@ -22,7 +22,7 @@ from kerchief.environments.ahead import can_be_handed
 from kerchief.environments.contexts import Contexts
 from kerchief.environments.worlds import GLMTruth
 from kerchief.policies import POLICIES
-from kerchief.policies.yardsticks import Uniform
+from kerchief.policies.baselines import Uniform
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import ahead, machine
@@ -125,7 +125,7 @@ def test_all_are_charged_before_anybody_plays(monkeypatch: pytest.MonkeyPatch) -
     world = make_environment(dim=2, arms=4)
     poor = dataclasses.replace(JOINT, epsilon=0.5)
     monkeypatch.setattr(module, "_play_handed", lambda *given, **more: pytest.fail("it played"))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         _play([_contender(*WHO[1], world), _contender(*WHO[1], world, poor)], world)
 
 
@@ -157,8 +157,8 @@ def test_seconds_are_divided_and_microseconds_are_not(monkeypatch: pytest.Monkey
 class Named(GLMEnvironment):
     """Says which arm is the best on average, and goes without arms by itself."""
 
-    def armless(self) -> Any:
-        return GLMEnvironment.armless(self)
+    def without_contexts(self) -> Any:
+        return GLMEnvironment.without_contexts(self)
 
     def single(self, world: GLMTruth) -> Array:
         return jnp.argmax(self._means(world, world.kept))
@@ -168,8 +168,8 @@ class Named(GLMEnvironment):
 class Reacting(GLMEnvironment):
     """Moves after a round."""
 
-    def armless(self) -> Any:
-        return GLMEnvironment.armless(self)
+    def without_contexts(self) -> Any:
+        return GLMEnvironment.without_contexts(self)
 
     def reacted(self, world: GLMTruth, action: Array, clock: Clock) -> GLMTruth:
         return world
@@ -198,9 +198,9 @@ def test_informed_or_reactive_environment_draws_in_the_round() -> None:
 def test_an_adversary_is_handed_the_sets_that_it_takes_one_of() -> None:
     """If its class itself says which it considers; a bandit that plays better is opposed less."""
     hostile = make_environment(contexts="hostile", dim=2, arms=4, fewest=2)
-    heir = type("Heir", (type(hostile),), {"armless": type(hostile).armless})
+    heir = type("Heir", (type(hostile),), {"without_contexts": type(hostile).without_contexts})
     facts = {one.name: getattr(hostile, one.name) for one in dataclasses.fields(hostile)}
-    own = {name: getattr(type(hostile), name) for name in ("armless", "considered")}
+    own = {name: getattr(type(hostile), name) for name in ("without_contexts", "considered")}
     other = type("Other", (type(hostile),), own)
     handed = [can_be_handed(one) for one in (hostile, heir(**facts), other(**facts))]
     assert handed == [True, False, False]
@@ -220,8 +220,8 @@ def test_policy_given_the_best_arm_has_no_regret() -> None:
 class Judging(GLMEnvironment):
     """Knows from its arms whether the best one was named."""
 
-    def armless(self) -> Any:
-        return GLMEnvironment.armless(self)
+    def without_contexts(self) -> Any:
+        return GLMEnvironment.without_contexts(self)
 
     def right(self, world: GLMTruth, action: Array) -> Array:
         return action == jnp.argmax(self._means(world, world.kept))

@@ -16,7 +16,7 @@ from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import loop
 
 HORIZON, REPLICATES = 300, 3
@@ -28,7 +28,7 @@ def scene_of(name: str, trust: str, **options: Any) -> loop.Scene:
     problem = world.problem(HORIZON)
     epsilon, delta = (math.inf, 0.0) if trust == "none" else (4.0, 1e-3)
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=HORIZON)
-    made = arrange(name, problem, Protection(guarantee=promise))
+    made = build_protected(name, problem, Protection(guarantee=promise))
     policy: Any = made.policy
     return loop.Scene(
         policy=policy,

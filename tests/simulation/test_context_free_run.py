@@ -18,11 +18,11 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy import optimize  # type: ignore[import-untyped]
 
-from kerchief.core.channel import Channel
-from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.errors import BudgetExceededError, InvalidValueError
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Loss
+from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.environments import make_environment
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.mechanisms.gaussian import Gaussian
@@ -33,7 +33,7 @@ from kerchief.privatizers import Protection, channel_of
 from kerchief.privatizers.billing import settle
 from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import Run, simulate
 from kerchief.simulation import run as running
 
@@ -50,7 +50,7 @@ def promise(epsilon: float) -> Guarantee:
 
 
 def built(name: str, epsilon: float = 4.0, *, world: Any = CHANCE, horizon: int = HORIZON) -> Any:
-    made = arrange(name, world.problem(horizon), Protection(guarantee=promise(epsilon)))
+    made = build_protected(name, world.problem(horizon), Protection(guarantee=promise(epsilon)))
     return made.policy, made.privatizers
 
 
@@ -255,13 +255,13 @@ def test_a_run_over_budget_is_refused_before_anything_is_played() -> None:
     ledger = MemoryLedger(promise(1.0))
     told: list[str] = []
     changes: dict[str, Any] = {"horizon": 50, "replicates": 2, "ticks": 1, "ledger": ledger}
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         run("ucb", 2.0, **changes, progress=lambda stage, done: told.append(stage))
     assert told == []
     assert ledger.spent().epsilon == 0
     run("ucb", 1.0, **changes)
     # The same users may not be asked again.
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         run("ucb", 1.0, **changes)
 
 
@@ -273,21 +273,21 @@ def test_replicates_may_be_run_in_chunks() -> None:
 
 
 def sums(device: Any = None, aggregator: Any = None) -> CohortSums:
-    query = Loss(low=-1.0, high=3.0)
+    query = BoundedScalar(low=-1.0, high=3.0)
     return CohortSums(query=query, schedule=Every(), device=device, aggregator=aggregator)
 
 
 def test_channel_states_range_and_spread_of_reports() -> None:
-    assert channel_of(sums()) == Channel(low=-1.0, high=3.0, spread=2.0)
+    assert channel_of(sums()) == ReportDistribution(low=-1.0, high=3.0, spread=2.0)
     bit = channel_of(sums(OneBit.of(epsilon=1.0, center=1.0, radius=2.0)))
     far = 2.0 / math.tanh(0.5)
     found = np.array([bit.low, bit.high, bit.spread], np.float64)
     np.testing.assert_allclose(found, np.array([1 - far, 1 + far, far]))
     normal = Gaussian.of(noise_multiplier=1.0, sensitivity=4.0)
-    assert channel_of(sums(normal)) == Channel(low=None, high=None, spread=math.sqrt(20))
-    with pytest.raises(InvalidValue, match="trust 'local'"):
+    assert channel_of(sums(normal)) == ReportDistribution(low=None, high=None, spread=math.sqrt(20))
+    with pytest.raises(InvalidValueError, match="trust 'local'"):
         channel_of(sums(aggregator=normal))
-    with pytest.raises(InvalidValue, match="ExactGaussian"):
+    with pytest.raises(InvalidValueError, match="ExactGaussian"):
         channel_of(sums(normal).exact())
 
 
@@ -295,7 +295,9 @@ def test_reports_are_refused_where_users_choose_in_private() -> None:
     world = make_environment(dim=2, arms=4)
     assert isinstance(world.problem(50), Problem)
     ledger = MemoryLedger(promise(4.0))
-    with pytest.raises(InvalidValue, match=r"UCB hears reports.* a Problem.* a ContextFreeProblem"):
+    with pytest.raises(
+        InvalidValueError, match=r"UCB hears reports.* a Problem.* a ContextFreeProblem"
+    ):
         run("ucb", horizon=50, environment=world, ledger=ledger)
     assert ledger.receipts == ()
 
@@ -303,14 +305,16 @@ def test_reports_are_refused_where_users_choose_in_private() -> None:
 def test_what_cannot_be_played_is_refused_before_it_is_charged() -> None:
     ledger = MemoryLedger(promise(4.0))
     policy, privatizers = built("ucb", horizon=50)
-    with pytest.raises(InvalidValue, match="50 rounds and the run has 60"):
+    with pytest.raises(InvalidValueError, match="50 rounds and the run has 60"):
         run("ucb", policy=policy, privatizers=privatizers, horizon=60, ledger=ledger)
-    with pytest.raises(InvalidValue, match="protect"):
+    with pytest.raises(InvalidValueError, match="protect"):
         run("ucb", privatizers={}, ledger=ledger)
     local = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    with pytest.raises(InvalidValue, match="one-bit"):
-        arrange("tsallis", CHANCE.problem(50), Protection(guarantee=local, mechanism="gaussian"))
+    with pytest.raises(InvalidValueError, match="one-bit"):
+        build_protected(
+            "tsallis", CHANCE.problem(50), Protection(guarantee=local, mechanism="gaussian")
+        )
     joint = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
-    with pytest.raises(InvalidValue, match="choose trust 'local' or 'none'"):
-        arrange("ucb", CHANCE.problem(50), Protection(guarantee=joint))
+    with pytest.raises(InvalidValueError, match="choose trust 'local' or 'none'"):
+        build_protected("ucb", CHANCE.problem(50), Protection(guarantee=joint))
     assert ledger.spent().epsilon == 0

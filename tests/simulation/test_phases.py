@@ -17,7 +17,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.errors import BudgetExceededError, InvalidValueError
 from kerchief.core.phases import ANSWERS, Phase
 from kerchief.environments.population import Population
 from kerchief.policies import POLICIES
@@ -193,14 +193,14 @@ def test_the_phase_that_the_horizon_cuts_asks_nobody() -> None:
 
 def test_too_small_budget_is_rejected_before_any_draw() -> None:
     small = MemoryLedger(promise("central", epsilon=1.0))
-    with pytest.raises(BudgetExceeded, match="nothing was charged"):
+    with pytest.raises(BudgetExceededError, match="nothing was charged"):
         run("dpe", "central", ledger=small)
     assert small.receipts == ()
 
 
 def test_a_small_population_is_refused() -> None:
     problem = dataclasses.replace(WORLD, clients=100).problem(HORIZON)
-    with pytest.raises(InvalidValue, match="population has 100"):
+    with pytest.raises(InvalidValueError, match="population has 100"):
         protected(POLICIES["dpe@paper"].build(problem, "tuned"), promise("central"))
 
 
@@ -303,7 +303,7 @@ def test_phases_end_once_a_single_action_is_left() -> None:
 @pytest.mark.parametrize("change", [{"horizon": 0}, {"replicates": 0}, {"seed": -1}, {"ticks": 0}])
 def test_bad_sizes_are_refused(change: dict[str, NDArray[Any] | int]) -> None:
     (name,) = change
-    with pytest.raises(InvalidValue, match=f"{name} is"):
+    with pytest.raises(InvalidValueError, match=f"{name} is"):
         run("uniform", "none", **change)
 
 

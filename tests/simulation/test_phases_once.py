@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
 from kerchief.core.random import REWARD, Stream
 from kerchief.environments.population import Population
@@ -184,7 +184,7 @@ def test_a_client_is_asked_for_one_number_and_once() -> None:
 
 def test_a_small_population_is_refused() -> None:
     problem = dataclasses.replace(WORLD, clients=500).problem(HORIZON)
-    with pytest.raises(InvalidValue, match="population has 500"):
+    with pytest.raises(InvalidValueError, match="population has 500"):
         protected(POLICIES["pe"].build(problem, "tuned"), promise("central"))
 
 

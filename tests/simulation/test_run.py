@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release
-from kerchief.core.errors import BudgetExceeded, InvalidValue
-from kerchief.core.queries import Regression
+from kerchief.core.contracts import Arms, Clock, Example, NoiseInfo, Policy, Release
+from kerchief.core.errors import BudgetExceededError, InvalidValueError
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import ChanceArms, Supervised, make_environment
@@ -31,7 +31,7 @@ from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run, simulate
 
 WORLD_2D = make_environment(dim=2, arms=3)
-QUERY = Regression.of(WORLD_2D.problem(20))
+QUERY = RegressionMoments.of(WORLD_2D.problem(20))
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 CENTRAL = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL)
 LOCAL = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
@@ -50,14 +50,14 @@ class State:
 class Fickle(Policy):
     """Plays by what it was told, and asks again after a time read off the last release."""
 
-    query: Regression = static()
+    query: RegressionMoments = static()
     eager: float | Array
 
     @property
-    def queries(self) -> Mapping[str, Regression]:
+    def queries(self) -> Mapping[str, RegressionMoments]:
         return {"sum": self.query}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         return State(total=jnp.zeros(self.query.size, jnp.float64), seen=jnp.int32(0))
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
@@ -269,7 +269,7 @@ def one_round(root: Stream, model: Array, round: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def one_release(root: Stream, memory: Memory, tally: Tally, clock: Clock) -> tuple[Release, Memory]:
-    """The middle's answer at this time."""
+    """The aggregator's answer at this time."""
     at = root.at(AGGREGATOR, round=clock.round)
     return sums(OnDemand(limit=3)).release(memory, tally, None, clock, at)
 
@@ -332,7 +332,7 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
 def test_bad_numbers_are_refused_before_anything_is_charged(bad: dict[str, int]) -> None:
     ledger = MemoryLedger(FREE)
     good: dict[str, Any] = {"horizon": 5, "replicates": 2, "seed": 0}
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         simulate(
             policy=fickle(),
             privatizers={"sum": sums(Every())},
@@ -345,7 +345,7 @@ def test_bad_numbers_are_refused_before_anything_is_charged(bad: dict[str, int])
 
 def test_too_small_budget_is_rejected_before_any_round() -> None:
     ledger = MemoryLedger(Guarantee(epsilon=0.5, delta=1e-5, trust=Trust.CENTRAL))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         demanded(ledger=ledger)
     assert ledger.receipts == ()
 
@@ -367,13 +367,13 @@ def test_the_batch_that_was_released_is_the_one_that_pays() -> None:
 def test_a_refusal_leaves_no_trace() -> None:
     ledger = MemoryLedger(CENTRAL)
     ledger.charge(NOISE.event(), cohort=Cohort(first=15, last=16))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         demanded(privatizer=sums(At(ends=(10, 20))), ledger=ledger)
     assert len(ledger.receipts) == 1
 
 
 def test_no_ticks_are_refused() -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValueError):
         linear(ticks=0)
 
 

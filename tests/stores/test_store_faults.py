@@ -21,7 +21,7 @@ from kerchief.stores import Store, open_store, postgres, sqlite
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.postgres import PostgresStore
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_wire.errors import KerchiefError, StoreFailed
+from kerchief_wire.errors import KerchiefError, StoreError
 
 _ID = bytes(16)
 
@@ -78,7 +78,7 @@ def test_no_line_is_replaced_nor_truncated(store: Store, where: str) -> None:
 
 def test_a_newer_schema_is_refused(shared: str) -> None:
     _raw(shared, None, "UPDATE meta SET version = 99")
-    with pytest.raises(StoreFailed, match="schema 99"):
+    with pytest.raises(StoreError, match="schema 99"):
         open_store(shared)
 
 
@@ -88,7 +88,7 @@ def test_schema_without_a_number_is_refused(tmp_path: Path, version: Any) -> Non
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE meta (version)")
         connection.execute("INSERT INTO meta VALUES (?)", (version,))
-    with pytest.raises(StoreFailed, match="schema without a number"):
+    with pytest.raises(StoreError, match="schema without a number"):
         open_store(path)
 
 
@@ -112,7 +112,7 @@ def test_transaction_that_waits_too_long_raises_error(
     store, other = open_store(shared), open_store(shared)
     with (
         store.transaction(TASK),
-        pytest.raises(StoreFailed, match="has held"),
+        pytest.raises(StoreError, match="has held"),
         other.transaction(TASK),
     ):
         pass
@@ -179,7 +179,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     begin(store)
     (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
     store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
-    with pytest.raises(StoreFailed, match="disk is full"):
+    with pytest.raises(StoreError, match="disk is full"):
         _fill(store)
     assert audit(store) == set()
     store._writer.execute("PRAGMA max_page_count = 1000000")
@@ -191,14 +191,14 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["no/such/folder.db", ".", "text.db"])
 def test_what_is_no_store_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "text.db").write_text("this is a text, and a long one" * 100)
-    with pytest.raises(StoreFailed, match="the store failed"):
+    with pytest.raises(StoreError, match="the store failed"):
         open_store(tmp_path / name)
 
 
 @pytest.mark.parametrize("rest", ["/none?host=/nowhere", "[::1/none", "host:port/none", "/a?b=c"])
 def test_a_server_that_is_not_there_is_told_without_its_password(rest: str) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(StoreFailed, match="the store failed") as caught:
+    with pytest.raises(StoreError, match="the store failed") as caught:
         open_store(f"postgresql://name:password@{rest}")
     assert "password" not in str(caught.value)
 
@@ -323,12 +323,12 @@ def test_a_child_by_fork_is_refused(where: str) -> None:
     code = f"""
 import os
 from kerchief.stores import open_store
-from kerchief_wire.errors import StoreFailed
+from kerchief_wire.errors import StoreError
 store = open_store({where!r})
 if os.fork() == 0:
     try:
         store.tasks()
-    except StoreFailed as error:
+    except StoreError as error:
         assert "fork" in str(error)
         store.close()
         os._exit(7)

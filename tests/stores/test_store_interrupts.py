@@ -17,7 +17,7 @@ from tests.stores.traffic import TASK, audit, begin, names, take
 from kerchief.stores.sqlite import SQLiteStore, _SQLiteLink
 from kerchief.stores.store import Store
 from kerchief.stores.witness import FileWitness
-from kerchief_wire.errors import StoreFailed
+from kerchief_wire.errors import StoreError
 
 LENT = pytest.mark.parametrize(
     "name", ["transaction", pytest.param("_lend", marks=pytest.mark.nightly)]
@@ -68,7 +68,7 @@ def test_next_thread_waits_for_an_interrupted_transaction(store: Store, name: st
         except KeyboardInterrupt:
             thread.start()
             assert not done.wait(0.2)
-            with pytest.raises(StoreFailed, match="handler"), store.transaction(TASK):
+            with pytest.raises(StoreError, match="handler"), store.transaction(TASK):
                 pass
             raise
         pytest.fail("nothing was interrupted")

@@ -13,7 +13,7 @@ from kerchief.stores import Question, Row, Store, open_store
 from kerchief.stores.memory import MemoryStore
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import ROOT, Line, follow
-from kerchief_wire.errors import Fenced, InvalidValue, StoreFailed
+from kerchief_wire.errors import FencedError, InvalidValueError, StoreError
 
 _A, _B, _C = (bytes([n]) * 16 for n in (1, 2, 3))
 
@@ -55,16 +55,16 @@ def test_tasks_are_apart(store: Store) -> None:
 def test_an_unknown_task_has_no_row_and_nothing_else(store: Store) -> None:
     with store.read(b"unknown") as reader:
         assert reader.row() is None
-        with pytest.raises(InvalidValue, match="create it first"):
+        with pytest.raises(InvalidValueError, match="create it first"):
             reader.counts()
 
 
 def test_a_task_begins_once_and_keeps_its_configuration(store: Store) -> None:
-    with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+    with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
         transaction.create(fresh())
-    with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+    with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
         transaction.change(replace(fresh(), config=b"x"))
-    with pytest.raises(InvalidValue), store.transaction(b"new") as transaction:
+    with pytest.raises(InvalidValueError), store.transaction(b"new") as transaction:
         transaction.create(replace(fresh(), state="asleep"))
     assert store.tasks() == [TASK]
 
@@ -78,7 +78,7 @@ def test_the_chain_grows_at_its_end_only(store: Store) -> None:
         transaction.append([third])
         assert transaction.lines(1) == [second, third]
     for wrong in (second, third, replace(third.next("draw", {}), prev=ROOT)):
-        with pytest.raises(Fenced), store.transaction(TASK) as transaction:
+        with pytest.raises(FencedError), store.transaction(TASK) as transaction:
             transaction.append([wrong])
     with store.read(TASK) as reader:
         assert follow(reader.lines()) == third.hash
@@ -88,7 +88,7 @@ def test_a_chain_begins_at_the_root(store: Store) -> None:
     line = Line(number=0, kind="open", prev=_A * 2, body=write({}))
     with store.transaction(b"new") as transaction:
         transaction.create(fresh())
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             transaction.append([line])
 
 
@@ -98,7 +98,7 @@ def test_reports_are_remembered_once(store: Store) -> None:
         transaction.see([(_C, 0)], epoch=1)
         assert transaction.known([_A, _C, bytes(16)]) == {_A, _C}
     for again in ([_A], [bytes(16), bytes(16)]):
-        with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+        with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
             transaction.see([(one, 0) for one in again], epoch=0)
     with store.read(TASK) as reader:
         assert reader.seen() == {(0, 4): 2, (1, 0): 1}
@@ -163,7 +163,7 @@ def test_releases_are_served_as_they_were(store: Store) -> None:
         assert reader.releases(1, 3) == payloads[1:4]
         assert (reader.release(4), reader.release(5)) == (payloads[4], None)
     for number in (4, 6):
-        with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+        with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
             transaction.publish(number, [b"another"])
 
 
@@ -194,7 +194,7 @@ def test_places_of_clients_are_counted_and_forgotten(store: Store) -> None:
         assert reader.clients([_A, _B, _C]) == {_A: 5, _B: 1}
         assert reader.clients([]) == {}
         assert reader.client_key() == _C * 2
-    with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
+    with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
         transaction.hide_client_key(_A * 2)
 
     def interrupted() -> None:
@@ -246,7 +246,10 @@ def test_questions_are_answered_or_expire_once(store: Store) -> None:
         assert [one.id for one in transaction.expired(102, 1)] == [_B]
         transaction.expire(_B)
     for done in (_C, _B, bytes(16)):
-        with pytest.raises(InvalidValue, match="not open"), store.transaction(TASK) as transaction:
+        with (
+            pytest.raises(InvalidValueError, match="not open"),
+            store.transaction(TASK) as transaction,
+        ):
             transaction.answered(done, b"late")
     with store.read(TASK) as reader:
         assert reader.question(bytes(16)) is None
@@ -283,12 +286,12 @@ def test_swallowed_failure_prevents_the_commit(store: Store) -> None:
     def swallowing() -> None:
         with store.transaction(TASK) as transaction:
             transaction.see([(_A, 0)], epoch=0)
-            with pytest.raises(InvalidValue):
+            with pytest.raises(InvalidValueError):
                 transaction.see([(_A, 0)], epoch=0)
-            with pytest.raises(StoreFailed, match="over"):
+            with pytest.raises(StoreError, match="over"):
                 transaction.see([(_B, 0)], epoch=0)
 
-    with pytest.raises(StoreFailed, match="over"):
+    with pytest.raises(StoreError, match="over"):
         swallowing()
     assert audit(store) == set()
 
@@ -296,19 +299,19 @@ def test_swallowed_failure_prevents_the_commit(store: Store) -> None:
 def test_a_transaction_is_no_use_after_it_was_left(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         pass
-    with pytest.raises(StoreFailed, match="over"):
+    with pytest.raises(StoreError, match="over"):
         transaction.see([(_A, 0)], epoch=0)
     with store.read(TASK) as reader:
         assert not hasattr(reader, "see")
-    with pytest.raises(StoreFailed, match="over"):
+    with pytest.raises(StoreError, match="over"):
         reader.row()
 
 
 def test_transactions_do_not_nest(store: Store) -> None:
     with store.transaction(TASK):
-        with pytest.raises(StoreFailed, match="nest"), store.transaction(TASK):
+        with pytest.raises(StoreError, match="nest"), store.transaction(TASK):
             pass
-        with pytest.raises(StoreFailed, match="nest"), store.read(TASK):
+        with pytest.raises(StoreError, match="nest"), store.read(TASK):
             pass
     assert audit(store) == set()
 
@@ -317,7 +320,7 @@ def test_a_closed_store_is_closed(where: str) -> None:
     store = open_store(where)
     store.close()
     store.close()
-    with pytest.raises(StoreFailed, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         store.tasks()
 
 

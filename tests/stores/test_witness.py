@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kerchief.stores import FileWitness, NoWitness, StoreWitness, Witness, open_store
-from kerchief_wire.errors import Fenced, StoreFailed
+from kerchief_wire.errors import FencedError, StoreError
 
 _TASK, _A, _B, _C = (bytes([n]) * 32 for n in range(4))
 
@@ -50,13 +50,13 @@ def test_a_head_that_is_witnessed_already_is_no_news(witness: Witness) -> None:
 def test_a_store_that_went_back_is_fenced(witness: Witness, expected: bytes | None) -> None:
     witness.swap(_TASK, None, _A)
     witness.swap(_TASK, _A, _B)
-    with pytest.raises(Fenced, match="rolled back or copied"):
+    with pytest.raises(FencedError, match="rolled back or copied"):
         witness.swap(_TASK, expected, b"new" * 8)
     assert witness.read(_TASK) == _B
 
 
 def test_a_witness_that_forgot_is_no_witness(witness: Witness) -> None:
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         witness.swap(_TASK, _A, _B)
 
 
@@ -67,7 +67,7 @@ def test_only_one_of_eight_copies_advances_the_witness(witness: Witness) -> None
     def go_on(number: int) -> None:
         try:
             witness.swap(_TASK, _A, bytes([100 + number]) * 32)
-        except Fenced:
+        except FencedError:
             fenced.append(number)
 
     threads = [threading.Thread(target=go_on, args=(number,)) for number in range(8)]
@@ -89,13 +89,13 @@ def test_no_witness_agrees_to_everything() -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"00": 1}', '{"zz":"00"}', "{}\n"])
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "witness").write_text(text)
-    with pytest.raises(StoreFailed, match="the witness"):
+    with pytest.raises(StoreError, match="the witness"):
         FileWitness(tmp_path / "witness").read(_TASK)
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     witness = FileWitness(tmp_path / "no" / "folder")
-    with pytest.raises(StoreFailed, match="the witness"):
+    with pytest.raises(StoreError, match="the witness"):
         witness.swap(_TASK, None, _A)
 
 
@@ -110,7 +110,7 @@ def test_a_file_is_replaced_whole_and_on_disk(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(StoreFailed, match="disk is gone"):
+    with pytest.raises(StoreError, match="disk is gone"):
         witness.swap(_TASK, _A, _B)
     assert (tmp_path / "witness").read_bytes() == before
     monkeypatch.undo()

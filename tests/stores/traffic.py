@@ -19,7 +19,7 @@ from pathlib import Path
 from kerchief.stores import Row, Store, Transaction, open_store
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import ROOT, Line, follow
-from kerchief_wire.errors import StoreFailed
+from kerchief_wire.errors import StoreError
 
 TASK = bytes(range(32))
 BATCH, NEED = 8, 40
@@ -133,7 +133,7 @@ def _stream(where: str, run: int) -> None:
         try:
             with store.transaction(TASK) as transaction:
                 take(transaction, names(run, batch))
-        except StoreFailed:
+        except StoreError:
             os._exit(3)
         os.write(1, b"%d\n" % batch)
         batch += 1

@@ -24,9 +24,9 @@ from kerchief.core.contracts import Arms, Clock, Example
 from kerchief.core.convex import Ball
 from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
-from kerchief.core.queries import Loss, Regression
+from kerchief.core.queries import BoundedScalar, RegressionMoments
 from kerchief.core.random import Stream
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.mechanisms.binomial import ExactBinomial, Grid
 from kerchief.mechanisms.compass import Compass as SimulatedCompass
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -35,16 +35,16 @@ from kerchief.mechanisms.one_bit import OneBit as SimulatedBit
 from kerchief.mechanisms.randomized_bits import ExactResponse
 from kerchief.mechanisms.shortlist import Shortlist as SimulatedShortlist
 from kerchief.policies.context_free.two_point import TwoPoint
+from kerchief.policies.disjoint_contexts import DisjointPosterior
 from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.own_contexts import OwnBeliefs
-from kerchief.policies.sampling import Beliefs
+from kerchief.policies.sampling import PosteriorModel
 from kerchief.policies.weighted import (
     RULE,
     LinearSampling,
+    ResidualModel,
     SurprisedSampling,
-    WeightedBeliefs,
     sampling,
 )
 from kerchief.privacy.calibration import gaussian_noise_multiplier
@@ -211,10 +211,10 @@ def reweighed_records() -> list[dict[str, Any]]:
     return found
 
 
-def _weighing(weights: jax.Array, reference: jax.Array) -> WeightedBeliefs:
+def _weighing(weights: jax.Array, reference: jax.Array) -> ResidualModel:
     """A model of which only what weighs reports counts."""
     nothing = jnp.zeros_like(weights)
-    return WeightedBeliefs(
+    return ResidualModel(
         estimate=jnp.zeros_like(reference),
         sample=nothing,
         widen=nothing,
@@ -229,7 +229,7 @@ def guesses() -> list[dict[str, Any]]:
     for number in range(70):
         problem = problems()[number % 7]
         policy, dim = LinearSampling.of(problem), problem.dim
-        model = Beliefs(
+        model = PosteriorModel(
             estimate=jnp.asarray(rng.normal(size=dim) * 0.7, jnp.float32),
             sample=jnp.asarray(rng.normal(size=(dim, dim)) * 0.3, jnp.float32),
             widen=jnp.asarray(rng.normal(size=(dim, dim)) * 0.3, jnp.float32),
@@ -298,7 +298,7 @@ def own_models() -> list[dict[str, Any]]:
         made = deploy(policy="best", problem=problem, guarantee=_PROMISED)
         policy: Any = made.policy
         arms, dim, count = problem.arms, problem.dim, int(rng.integers(1, problem.arms + 1))
-        model = OwnBeliefs(
+        model = DisjointPosterior(
             estimate=jnp.asarray(rng.normal(size=(arms, dim)) * 0.7, jnp.float32),
             sample=jnp.asarray(rng.normal(size=(arms, dim, dim)) * 0.3, jnp.float32),
         )
@@ -369,7 +369,7 @@ def answers() -> list[dict[str, Any]]:
         told = Answering(low=-far, high=far, questions=2, answer="difference")
         found.append({"program": told, "losses": losses, "statistic": reals(apart * slope)})
         told = Answering(low=0.0, high=2.0, questions=1, answer="loss")
-        number = Loss.of(problem).encode(jnp.asarray(losses[:1])[0])
+        number = BoundedScalar.of(problem).encode(jnp.asarray(losses[:1])[0])
         found.append({"program": told, "losses": losses[:1], "statistic": reals(number)})
     return found
 
@@ -390,7 +390,7 @@ def bounds() -> list[dict[str, Any]]:
     return found
 
 
-def query() -> Regression:
+def query() -> RegressionMoments:
     """The query that noise is drawn for."""
     return LinUCB.of(problems()[1]).query
 
@@ -439,7 +439,7 @@ def shortlist(epsilon: float = _EPSILON) -> tuple[Shortlist, SimulatedShortlist]
 def compass(epsilon: float = _EPSILON) -> tuple[Compass, SimulatedCompass]:
     """A calibrated compass."""
     policy = LinearSampling.of(problems()[1], trust="local", epsilon=_EPSILON)
-    assert isinstance(policy.query, Surprises)
+    assert isinstance(policy.query, ResidualMoments)
     simulated = SimulatedCompass.of(epsilon=epsilon, query=policy.query)
     return simulated.exact().wire, simulated
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kerchief_device.constant_time import flush
 from kerchief_device.source import Randomness, drawn
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 
@@ -40,7 +40,7 @@ class Ellipsoid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beliefs:
+class PosteriorModel:
     """A model's numbers, where devices guess.
 
     Attributes:
@@ -58,11 +58,11 @@ class Beliefs:
     reference: Floats | None = None
 
 
-def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
+def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> PosteriorModel:
     """Read a posted model as beliefs, with the weights of reports if reweighed.
 
     Raises:
-        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
+        InvalidValueError: it has other arrays, or one of another shape or with numbers that are not
             finite.
     """
     shapes: dict[str, tuple[int, ...]] = {
@@ -72,14 +72,14 @@ def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
     }
     if reweighed:
         shapes |= {"weights": (dim, dim), "reference": (dim,)}
-    return Beliefs(**read_reals(model, shapes))
+    return PosteriorModel(**read_reals(model, shapes))
 
 
 def ellipsoid(model: Model, dim: int) -> Ellipsoid:
     """Read a posted model, which a stranger may have written, as an ellipsoid.
 
     Raises:
-        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
+        InvalidValueError: it has other arrays, or one of another shape or with numbers that are not
             finite.
     """
     shapes = {"estimate": (dim,), "inverse": (dim, dim), "width": ()}
@@ -119,11 +119,11 @@ def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
 
 
 def act_on_a_guess(
-    model: Beliefs, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats, lot: float
+    model: PosteriorModel, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats, lot: float
 ) -> int:
     """Return the allowed row that is best under a guess, the first among equals.
 
-    >>> model = Beliefs(estimate=np.zeros(2), sample=np.eye(2), widen=np.zeros((2, 2)))
+    >>> model = PosteriorModel(estimate=np.zeros(2), sample=np.eye(2), widen=np.zeros((2, 2)))
     >>> act_on_a_guess(model, np.eye(2), None, np.array([0.3, 0.7]), 0.5)
     1
     """
@@ -152,7 +152,7 @@ def read_reals(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     Numbers that are too small or too large for steady arithmetic are flushed (`constant_time.py`).
 
     Raises:
-        InvalidValue: it has other arrays, or one of another shape or with numbers that are not
+        InvalidValueError: it has other arrays, or one of another shape or with numbers that are not
             finite.
     """
     arrays = read_arrays(model, {name: ("f", shape) for name, shape in shapes.items()})
@@ -171,7 +171,7 @@ def read_arrays(
         forms: of each array, its kind (f, i or b, as in NumPy) and its shape.
 
     Raises:
-        InvalidValue: it has other arrays, or one of another form or with numbers that are not
+        InvalidValueError: it has other arrays, or one of another form or with numbers that are not
             finite.
     """
     arrays = {}
@@ -179,14 +179,14 @@ def read_arrays(
         numbers = model.arrays.get(name)
         if numbers is None or numbers.shape != shape or numbers.dtype[1] != kind:
             form = "missing" if numbers is None else f"{numbers.dtype} of shape {numbers.shape}"
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the model's {name} is {form:.80}; it must be {_KINDS[kind]}, of shape {shape}"
             )
         arrays[name] = numbers.array
         if not np.isfinite(arrays[name]).all():
-            raise InvalidValue(f"the model's {name} is not finite; read the billboard again")
+            raise InvalidValueError(f"the model's {name} is not finite; read the billboard again")
     if len(model.arrays) > len(forms):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the model has {len(model.arrays)} arrays; its task uses {len(forms)}: "
             f"{', '.join(forms)}"
         )

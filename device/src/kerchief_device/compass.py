@@ -1,11 +1,11 @@
 """Reports of one of many directions, which estimate two moments of a direction.
 
-A statistic is a direction x, a response along it and a weight (`kerchief.core.surprises`). The
-device tosses two coins, for the sign of the response and for the weight, and so has a unit vector:
-the direction with the sign, leaning a little towards one more axis with the weight's side. Of many
-candidate directions it reports one, more often one of those that agree with this vector best. That
-direction is right on average as a vector, times a number, and its square as a matrix, but for a
-multiple of the identity: both are read off the one candidate.
+A statistic is a direction x, a response along it and a weight (`kerchief.core.residual_moments`).
+The device tosses two coins, for the sign of the response and for the weight, and so has a unit
+vector: the direction with the sign, leaning a little towards one more axis with the weight's side.
+Of many candidate directions it reports one, more often one of those that agree with this vector
+best. That direction is right on average as a vector, times a number, and its square as a matrix,
+but for a multiple of the identity: both are read off the one candidate.
 """
 
 from __future__ import annotations

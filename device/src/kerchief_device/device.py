@@ -19,20 +19,20 @@ from typing import Any, SupportsFloat, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.pending import Budget, Cost, Pending, Posted, Row
+from kerchief_device.pending import Budget, Cost, Pending, PostedModel, Row
 from kerchief_device.phased import Place, Survey, averages, client_id
 from kerchief_device.programs import Code, code_for
-from kerchief_device.promise import Checked, check
+from kerchief_device.promise import CheckedGuarantee, check
 from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
 from kerchief_wire.canonical import unpack
-from kerchief_wire.errors import CodecError, InvalidValue, Refused
+from kerchief_wire.errors import CodecError, InvalidValueError, RejectedError
 from kerchief_wire.model import Model, Question, Status
 from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
 from kerchief_wire.signing import Signed, verify_message
-from kerchief_wire.task import Answering, Library, Optimist, OwnModels, Phased, Task
+from kerchief_wire.task import Answering, DisjointModels, Library, Optimist, Phased, Task
 
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
@@ -107,19 +107,20 @@ class Device:
                 followed without a signature. Never set it where a status comes over a network.
 
         Raises:
-            InvalidValue: the task promises more than its noise keeps, or is not for this device.
+            InvalidValueError: the task promises more than its noise keeps, or is not for this
+                device.
         """
         self.task, self.checked = task, check(task)
         self._code = code_for(task, source) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
         self._source, self._draw_candidates, self._clock = source, listed, clock
-        self._posted_model: Posted | None = None
+        self._posted_model: PostedModel | None = None
         self._signed_model: tuple[Signed, Model] | None = None
         self._follows_labels = in_process or task.has_signed_labels or task.has_equal_noise
         _check_default(task)
         if not self._follows_labels and task.noisiest_label is None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "a report's noise depends on the label in a status, which nobody signs in this "
                 "task; use a task with parties, or one whose cohorts all have the same noise"
             )
@@ -135,9 +136,10 @@ class Device:
             allowed: which of them may be played; all, by default.
 
         Raises:
-            InvalidValue: a value is outside its bounds, or the model is not signed as the task
+            InvalidValueError: a value is outside its bounds, or the model is not signed as the task
                 demands; nothing was stored.
-            Fenced: the device has seen a longer chain than this signed model's, or another one.
+            FencedError: the device has seen a longer chain than this signed model's, or another
+                one.
         """
         model = self._verified_model(model)
         posted_model = self._posted_model
@@ -149,7 +151,7 @@ class Device:
             rows = self.task.projection.apply(rows)
         numbered = _has_numbered_arms(self.task)
         if numbered and names is not None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "arms have names, and in this task each has a model of its own, known by the "
                 "number of its row; give rows without names, always in the same order"
             )
@@ -178,13 +180,13 @@ class Device:
             The id for `reward`, which takes the loss of each point that was asked about.
 
         Raises:
-            InvalidValue: the task asks no questions, or this one is not signed as it demands.
+            InvalidValueError: the task asks no questions, or this one is not signed as it demands.
         """
         if isinstance(question, Signed) or self.task.keys("aggregator"):
             question = self._verified_question(question).id
         is_well_formed = isinstance(question, bytes) and len(question) == 16
         if not isinstance(self.task.program, Answering) or not is_well_formed:
-            raise InvalidValue("only a task that asks takes questions, and each has 16 bytes")
+            raise InvalidValueError("only a task that asks takes questions, and each has 16 bytes")
         self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
         return question.hex()
 
@@ -195,14 +197,15 @@ class Device:
         group is full meanwhile, `report` says so; after `refused` the client may join once more.
 
         Raises:
-            InvalidValue: the client has answered already, the model is of another phase, or a
+            InvalidValueError: the client has answered already, the model is of another phase, or a
                 message is not signed as the task demands.
-            Refused: nobody is asked any more.
-            Fenced: the device has seen a longer chain than this signed model's, or another one.
+            RejectedError: nobody is asked any more.
+            FencedError: the device has seen a longer chain than this signed model's, or another
+                one.
         """
         program = self.task.program
         if not isinstance(self._code, Survey) or not isinstance(program, Phased):
-            raise InvalidValue("only a task that goes by phases has places; call decide")
+            raise InvalidValueError("only a task that goes by phases has places; call decide")
         model, status = self._verified_model(model), self._verified_status(status)
         _check_status(self.task, status)
         self._code.place(model, status.label)
@@ -222,7 +225,9 @@ class Device:
         )
         row = self._pending.row(id, self.task.id)
         if row.posted is None or row.features is None:
-            raise InvalidValue("this client has answered in this task already, and is asked once")
+            raise InvalidValueError(
+                "this client has answered in this task already, and is asked once"
+            )
         label = int(np.frombuffer(row.features, np.float64)[0])
         atoms, pulls = self._code.place(row.posted.model, label)
         return Place(id=id.hex(), label=label, atoms=atoms, pulls=pulls)
@@ -239,7 +244,7 @@ class Device:
             Whether it counts.
 
         Raises:
-            InvalidValue: no such decision is pending, or the value is outside its bounds.
+            InvalidValueError: no such decision is pending, or the value is outside its bounds.
         """
         if isinstance(self.task.program, Phased):
             average_bytes = averages(self.task.program, value).tobytes()
@@ -252,11 +257,11 @@ class Device:
         With a window of 0 these are all decisions that wait. The order does not depend on rewards.
 
         Raises:
-            InvalidValue: now is no number.
+            InvalidValueError: now is no number.
         """
         time_s = None if now is None else _number(now)
         if now is not None and time_s is None:
-            raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
+            raise InvalidValueError("now is no finite number; give seconds since 1970, or nothing")
         if not self.task.reward.window_s:
             time_s = math.inf
         elif time_s is None:
@@ -272,22 +277,22 @@ class Device:
 
         Args:
             id: of a decision that is due.
-            status: what the middle says a report must state; signed where the task names keys of
-                the aggregator. Where nobody signs, the report brings as much noise as the task's
+            status: what the aggregator says a report must state; signed where the task names keys
+                of the aggregator. Where nobody signs, the report brings as much noise as the task's
                 noisiest cohort needs, whatever the status says.
 
         Raises:
-            InvalidValue: no such decision is pending, it is not due, or the status is not signed
-                as the task demands; nothing was charged, and the decision waits.
-            Refused: the task takes no reports, or not of this place's group; `refused` throws the
-                record away.
-            BudgetExceeded: the user's own budget does not pay for it; the record is erased.
+            InvalidValueError: no such decision is pending, it is not due, or the status is not
+                signed as the task demands; nothing was charged, and the decision waits.
+            RejectedError: the task takes no reports, or not of this place's group; `refused` throws
+                the record away.
+            BudgetExceededError: the user's own budget does not pay for it; the record is erased.
         """
         verified = self._verified_status(status)
 
         def check(row: Row) -> None:
             if row.due > -math.inf and (now := self._now()) < row.due:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"decision {id} is due in {row.due - now:.0f} seconds; report it "
                     "then, so that the time of a report tells nothing of the reward"
                 )
@@ -344,7 +349,9 @@ class Device:
         """Read the clock, which decides what is due."""
         now = _number(self._clock())
         if now is None:
-            raise InvalidValue("the clock gives no finite number; it must give seconds since 1970")
+            raise InvalidValueError(
+                "the clock gives no finite number; it must give seconds since 1970"
+            )
         return now
 
     def _verified_model(self, model: Model | Signed) -> Model:
@@ -366,7 +373,7 @@ class Device:
 
     def _verified_question(self, question: bytes | Signed) -> Question:
         if not isinstance(question, Signed):
-            raise InvalidValue(
+            raise InvalidValueError(
                 "the question has no signature, and the task names keys of the aggregator; pass "
                 "a signed question"
             )
@@ -379,9 +386,9 @@ class Device:
         """
         return (model.length, model.head) if self.task.keys("learner") else None
 
-    def _check_posted(self, model: Model) -> Posted:
+    def _check_posted(self, model: Model) -> PostedModel:
         _check_chain(self.task, model)
-        return Posted.of(model)
+        return PostedModel.of(model)
 
     def _check_report(self, row: Row, status: Status) -> None:
         """Refuse a report that the status does not allow, before anything is charged."""
@@ -389,7 +396,9 @@ class Device:
         if isinstance(self.task.program, Phased):
             features = np.frombuffer(row.features or b"", np.float64)
             if status.label != int(features[0]):
-                raise Refused("label", "this client's group is full; another one is asked now")
+                raise RejectedError(
+                    "label", "this client's group is full; another one is asked now"
+                )
 
     def _make_report(self, row: Row, status: Status, id: bytes) -> bytes:
         """Encode a record, add noise, and write the report, with the store's lock held."""
@@ -401,7 +410,7 @@ class Device:
         model = None if row.posted is None else row.posted.model
         statistics = self._code.statistics(model, features, reward)
         if len(statistics) != len(task.noise):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there are {len(statistics)} statistics for {len(task.noise)} queries"
             )
         numbers = [
@@ -434,11 +443,13 @@ class Device:
         return hashlib.sha256(_REPORT + self.task.id + id).digest()[:16]
 
 
-def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Budget | None] | None:
+def _bill(
+    task: Task, checked: CheckedGuarantee, budget: Budget | None
+) -> tuple[Cost, Budget | None] | None:
     if task.trust != "local":
         if budget is None:
             return None
-        raise InvalidValue(
+        raise InvalidValueError(
             f"under {task.trust} trust the device does not add all the noise, so it cannot know "
             "what a report costs; leave the budget out, or choose local trust"
         )
@@ -448,10 +459,10 @@ def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Bu
 def _check_default(task: Task) -> None:
     program, default = task.program, task.reward.default
     low, high = (-math.inf, math.inf)
-    if isinstance(program, Optimist | OwnModels | Answering | Phased):
+    if isinstance(program, Optimist | DisjointModels | Answering | Phased):
         low, high = program.low, program.high
     if not (math.isfinite(default) and low <= default <= high):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the reward of a decision that gets none is {default}; it must be {low} to {high}: "
             "make the task anew"
         )
@@ -466,7 +477,7 @@ def _check_chain(task: Task, model: Model) -> None:
     charges = (_MAX_EPOCHS + 1) * len(task.queries) * task.horizon
     limit = 2 + task.cohorts + _MAX_EPOCHS + charges
     if not 0 <= model.length <= limit:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the model goes with a chain of {model.length} lines; this task's has at most "
             f"{limit}: read the billboard again"
         )
@@ -474,12 +485,12 @@ def _check_chain(task: Task, model: Model) -> None:
 
 def _check_status(task: Task, status: Status) -> None:
     if status.state != "running":
-        raise Refused("over", f"the task is {status.state[:20]} and takes no reports")
+        raise RejectedError("over", f"the task is {status.state[:20]} and takes no reports")
     label_count = max(1, len(task.needs))
     if not (0 <= status.label < label_count and 0 <= status.epoch < 2**32):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the status wants label {status.label} and epoch {status.epoch}; labels are below "
-            f"{label_count}: ask the middle again"
+            f"{label_count}: ask the aggregator again"
         )
 
 
@@ -490,7 +501,7 @@ def _id(text: str) -> bytes:
         data = b""
     if len(data) != 16:
         # Not what it is: whoever confuses the arguments gives a reward here.
-        raise InvalidValue("the id is no text of 32 hexadecimal digits; give one from decide")
+        raise InvalidValueError("the id is no text of 32 hexadecimal digits; give one from decide")
     return data
 
 
@@ -502,7 +513,7 @@ def _reward(task: Task, value: Any) -> float:
     low, high, _ = _bounds(task)
     number = _number(value)
     if number is None or not low <= number <= high:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the reward is out of range or no number; it must be {low} to {high}: scale or clip it"
         )
     return number
@@ -528,7 +539,7 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
     except (TypeError, ValueError):
         rows = np.empty(0)
     if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fiu":
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the features have shape {rows.shape} and type {rows.dtype}; give one row of numbers "
             "for each arm, all of one length"
         )
@@ -538,28 +549,28 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
 def _has_numbered_arms(task: Task) -> bool:
     """Whether each arm has a model, which its number identifies."""
     is_declared = isinstance(task.problem, dict) and bool(task.problem.get("own"))
-    return is_declared or isinstance(task.program, OwnModels)
+    return is_declared or isinstance(task.program, DisjointModels)
 
 
 def _check_rows(task: Task, rows: Floats) -> None:
     """Refuse rows outside the public bounds: what is learned from them would be wrong."""
     program = task.program
-    if isinstance(program, Optimist | OwnModels):
+    if isinstance(program, Optimist | DisjointModels):
         dim = program.dim if task.projection is None else task.projection.dim
         if rows.shape[1] != dim or rows.shape[0] > program.arms:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
                 f"{program.arms} arms of {dim}"
             )
     _, _, norm = _bounds(task)
     if norm == math.inf:
         if not np.isfinite(rows).all():
-            raise InvalidValue("a feature is not finite; every one must be")
+            raise InvalidValueError("a feature is not finite; every one must be")
         return
     longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
     if not longest <= norm * _SLACK:
         # Not how long they are: errors end up in logs, and a context must not.
-        raise InvalidValue(
+        raise InvalidValueError(
             f"an arm's features are too long or not finite; their norm must be at most {norm:g}: "
             "scale them"
         )
@@ -571,7 +582,7 @@ def _bounds(task: Task) -> tuple[float, float, float]:
     A device that needs the whole library takes them from the task's problem.
     """
     program = task.program
-    if isinstance(program, Optimist | OwnModels):
+    if isinstance(program, Optimist | DisjointModels):
         return program.low, program.high, program.norm
     if isinstance(program, Library) and isinstance(task.problem, dict):
         low, high, norm = map(task.problem.get, ("low", "high", "norm"))
@@ -588,7 +599,7 @@ def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:
     except (TypeError, ValueError):
         mask = np.empty(0)
     if mask.dtype != np.bool_ or mask.shape != (arms,) or not mask.any():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"allowed has shape {mask.shape} and type {mask.dtype}; give {arms} booleans, one of "
             "them true at least"
         )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from kerchief_device.rows import Cost, Posted, Row, T
-from kerchief_wire.errors import StoreFailed
+from kerchief_device.rows import Cost, PostedModel, Row, T
+from kerchief_wire.errors import StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
@@ -43,7 +43,7 @@ class FileRows:
     def __init__(self, path: str | os.PathLike[str], *, secret: bytes | None = None) -> None:
         """Open or create the file; a new file gets this secret, or a random one."""
         self._lock, self._late = threading.Lock(), False
-        self._last: Posted | None = None
+        self._last: PostedModel | None = None
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._base = sqlite3.connect(
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
@@ -76,7 +76,7 @@ class FileRows:
         ((version,),) = self._base.execute("PRAGMA user_version").fetchall()
         ((tables,),) = self._base.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
         if version != _VERSION and tables:
-            raise StoreFailed(
+            raise StoreError(
                 "the device's file was written by another version of kerchief, or is not a "
                 "device's; give the path of a new file"
             )
@@ -142,7 +142,7 @@ class FileRows:
         """Remove a decision."""
         self._base.execute("DELETE FROM decisions WHERE task = ? AND id = ?", (task, id))
 
-    def sweep(self, model: Posted | None) -> None:
+    def sweep(self, model: PostedModel | None) -> None:
         """Drop a model that no decision needs any more; a record went before it."""
         self._late |= model is not None
         self._base.execute(
@@ -151,10 +151,10 @@ class FileRows:
             (_name_of(model), _name_of(model)),
         )
 
-    def _read_posted_model(self, name: bytes, data: bytes) -> Posted:
+    def _read_posted_model(self, name: bytes, data: bytes) -> PostedModel:
         """Return a stored model; the latest one is read only once."""
         if self._last is None or self._last.name != name:
-            self._last = Posted.stored(name, data)
+            self._last = PostedModel.stored(name, data)
         return self._last
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
@@ -220,7 +220,7 @@ class FileRows:
             self._base.close()
 
 
-def _name_of(model: Posted | None) -> bytes | None:
+def _name_of(model: PostedModel | None) -> bytes | None:
     return None if model is None else model.name
 
 

@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from kerchief_device.file_rows import FileRows
-from kerchief_device.rows import Cost, Posted, Row, T
-from kerchief_wire.errors import StoreFailed
+from kerchief_device.rows import Cost, PostedModel, Row, T
+from kerchief_wire.errors import StoreError
 
 
 class MemoryRows:
@@ -29,7 +29,7 @@ class MemoryRows:
         """Do some work with exclusive use, all or nothing."""
         with self._lock:
             if self._is_closed:
-                raise StoreFailed("the device's store is closed; make another one")
+                raise StoreError("the device's store is closed; make another one")
             try:
                 return work()
             except BaseException:
@@ -56,7 +56,7 @@ class MemoryRows:
         """Remove a decision."""
         self._set_entry(self._decisions, (task, id), None)
 
-    def sweep(self, model: Posted | None) -> None:
+    def sweep(self, model: PostedModel | None) -> None:
         """Do nothing: decisions hold their models."""
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:

@@ -21,10 +21,16 @@ from typing import TypeAlias
 
 from kerchief_device.file_rows import FileRows
 from kerchief_device.memory_rows import MemoryRows
-from kerchief_device.rows import Cost, Posted, Row, Rows, T
-from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, KerchiefError, StoreFailed
+from kerchief_device.rows import Cost, PostedModel, Row, Rows, T
+from kerchief_wire.errors import (
+    BudgetExceededError,
+    FencedError,
+    InvalidValueError,
+    KerchiefError,
+    StoreError,
+)
 
-__all__ = ["Bill", "Budget", "Cost", "Pending", "Posted", "Row"]
+__all__ = ["Bill", "Budget", "Cost", "Pending", "PostedModel", "Row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +48,7 @@ class Budget:
     def __post_init__(self) -> None:
         """Check the bounds."""
         if not (self.epsilon >= 0 and 0 <= self.delta < 1):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the budget is epsilon {self.epsilon} and delta {self.delta}; give at least 0, "
                 "and a delta below 1"
             )
@@ -73,7 +79,7 @@ class Pending:
                 for as long as the object lives.
 
         Raises:
-            StoreFailed: there can be no such file, or it is something else.
+            StoreError: there can be no such file, or it is something else.
         """
         self._process = os.getpid()
         with _STORE_FAILURES:
@@ -96,7 +102,7 @@ class Pending:
         *,
         due: float,
         version: int | None = None,
-        model: Posted | None = None,
+        model: PostedModel | None = None,
         chain: tuple[int, bytes] | None = None,
         features: bytes | None = None,
     ) -> None:
@@ -113,7 +119,7 @@ class Pending:
             features: of the chosen arm.
 
         Raises:
-            Fenced: the device has seen a longer chain, or another one of this length.
+            FencedError: the device has seen a longer chain, or another one of this length.
         """
         row = Row(state="decided", due=due, version=version, posted=model, features=features)
 
@@ -135,7 +141,7 @@ class Pending:
                 number: a row is as long with a reward as without.
 
         Raises:
-            InvalidValue: there is no such decision.
+            InvalidValueError: there is no such decision.
         """
 
         def note() -> bool:
@@ -159,7 +165,7 @@ class Pending:
         """Return one decision.
 
         Raises:
-            InvalidValue: there is no such decision.
+            InvalidValueError: there is no such decision.
         """
         return self._step(lambda: _find_row(self._rows, id, task))
 
@@ -186,18 +192,18 @@ class Pending:
             bill: what the report costs its user, and what their budget is, if they have one.
 
         Raises:
-            InvalidValue: there is no such decision.
-            BudgetExceeded: the budget does not pay for it; the record is erased unreported.
+            InvalidValueError: there is no such decision.
+            BudgetExceededError: the budget does not pay for it; the record is erased unreported.
         """
 
-        def encode() -> tuple[bytes | BudgetExceeded, bool]:
+        def encode() -> tuple[bytes | BudgetExceededError, bool]:
             rows = self._rows
             row = _find_row(rows, id, task)
             if row.report is not None:
                 return row.report, False
             check(row)
             outcome = (bill and _charge(rows, task, *bill)) or make(row)
-            if isinstance(outcome, BudgetExceeded):
+            if isinstance(outcome, BudgetExceededError):
                 rows.drop(id, task)
             else:
                 rows.change(id, task, Row(state="encoded", due=row.due, report=outcome))
@@ -207,7 +213,7 @@ class Pending:
         report, new = self._step(encode)
         if new:
             self._erase()
-        if isinstance(report, BudgetExceeded):
+        if isinstance(report, BudgetExceededError):
             raise report
         return report
 
@@ -253,14 +259,14 @@ class Pending:
     def _step(self, work: Callable[[], T]) -> T:
         """Erase what an earlier transaction left, then run one exclusive transaction."""
         if os.getpid() != self._process:
-            raise InvalidValue("the store was opened by another process; open it in this one")
+            raise InvalidValueError("the store was opened by another process; open it in this one")
         with _STORE_FAILURES:
             self._rows.erase(only_late=True)
             return self._rows.step(work)
 
 
 class _StoreFailureContext:
-    """Context that raises `StoreFailed` where reading or writing the store fails."""
+    """Context that raises `StoreError` where reading or writing the store fails."""
 
     def __enter__(self) -> None:
         pass
@@ -268,7 +274,7 @@ class _StoreFailureContext:
     def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
         is_own = isinstance(fault, KerchiefError)
         if isinstance(fault, sqlite3.Error | OSError | ValueError) and not is_own:
-            raise StoreFailed(
+            raise StoreError(
                 f"the device's store failed: {fault}; nothing is half written"
             ) from fault
 
@@ -279,7 +285,7 @@ _STORE_FAILURES = _StoreFailureContext()
 def _find_row(rows: Rows, id: bytes, task: bytes) -> Row:
     row = rows.find(id, task)
     if row is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"no decision {id.hex()} is pending here; it was never made, or has been reported"
         )
     return row
@@ -291,7 +297,7 @@ def _follow_chain(rows: Rows, task: bytes, length: int, head: bytes) -> None:
     if longest is not None and (
         length < longest[0] or (length == longest[0] and head != longest[1])
     ):
-        raise Fenced(
+        raise FencedError(
             f"the signed model names a chain of {length} lines, and an earlier one named another "
             f"chain of {longest[0]}; the aggregator was rolled back, or the learner signed a false "
             "chain: ask the operator, and call Device.forget_chain to go on"
@@ -300,13 +306,15 @@ def _follow_chain(rows: Rows, task: bytes, length: int, head: bytes) -> None:
         rows.lengthen(task, length, head)
 
 
-def _charge(rows: Rows, task: bytes, cost: Cost, budget: Budget | None) -> BudgetExceeded | None:
+def _charge(
+    rows: Rows, task: bytes, cost: Cost, budget: Budget | None
+) -> BudgetExceededError | None:
     """Charge one report, or return the error that says why it is not paid for."""
     spent = rows.spent()
     if budget is not None and not budget.pays(
         Cost(spent.epsilon + cost.epsilon, spent.delta + cost.delta)
     ):
-        return BudgetExceeded(
+        return BudgetExceededError(
             f"epsilon {spent.epsilon:g} and delta {spent.delta:g} are spent, and a report costs "
             f"{cost.epsilon:g} and {cost.delta:g}: more than the budget of {budget.epsilon:g} and "
             f"{budget.delta:g}; no report was made"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kerchief_device.act import read_arrays
 from kerchief_device.constant_time import flush
 from kerchief_device.record import into_ball
-from kerchief_wire.errors import InvalidValue, Refused
+from kerchief_wire.errors import InvalidValueError, RejectedError
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Phased
@@ -48,7 +48,7 @@ class Survey:
         """Take the program, and the problem's numbers of actions and of rounds.
 
         Raises:
-            InvalidValue: a number of it is outside its bounds.
+            InvalidValueError: a number of it is outside its bounds.
         """
         sizes = (program.groups, program.atoms, program.size)
         real = abs(program.low) <= 1e100 and abs(program.high) <= 1e100
@@ -57,7 +57,7 @@ class Survey:
             and program.low <= program.high
             and all(1 <= size <= _LARGEST_SIZE for size in sizes)
         ):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"rewards are {program.low} to {program.high}, and groups, actions and answers "
                 f"{sizes}; these must be 1 to {_LARGEST_SIZE}: make the task anew"
             )
@@ -65,33 +65,33 @@ class Survey:
         self._cache: tuple[Model, dict[str, NDArray[Any]]] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """Raise InvalidValue: the actions of a phase are public, and none is chosen."""
-        raise InvalidValue("the learner of this task says what is played; call join")
+        """Raise InvalidValueError: the actions of a phase are public, and none is chosen."""
+        raise InvalidValueError("the learner of this task says what is played; call join")
 
     def place(self, model: Model, label: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return actions and pulls of a group, by the label of its reports.
 
         Raises:
-            Refused: nobody is asked any more.
-            InvalidValue: the model is of another phase, or none of this program.
+            RejectedError: nobody is asked any more.
+            InvalidValueError: the model is of another phase, or none of this program.
         """
         program, arrays = self._program, self._load_arrays(model)
         if bool(arrays["done"]):
-            raise Refused("over", "the bandit has settled and asks nobody any more")
+            raise RejectedError("over", "the bandit has settled and asks nobody any more")
         phase, group = divmod(label, program.groups)
         if int(arrays["phase"]) != phase:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the model is of phase {int(arrays['phase'])} and reports are taken for phase "
                 f"{phase}; read both again, in a while"
             )
         atoms, pulls = arrays["atoms"][group].tolist(), arrays["pulls"][group].tolist()
         if not all(0 <= atom < self._arms for atom in atoms):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the model asks about actions outside 0 to {self._arms - 1}, the actions of this "
                 "task; read the billboard again"
             )
         if not all(pull >= 0 for pull in pulls) or sum(pulls) > self._horizon:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the model's pulls are below 0, or together above the {self._horizon} rounds of "
                 "this task; read the billboard again"
             )
@@ -137,14 +137,14 @@ def averages(program: Phased, value: Any) -> Floats:
     """Convert a client's average reward on each of its actions.
 
     Raises:
-        InvalidValue: there are more or fewer than actions, or one is not finite.
+        InvalidValueError: there are more or fewer than actions, or one is not finite.
     """
     try:
         vector = np.asarray(value, np.float64)
     except (TypeError, ValueError):
         vector = np.empty(0)
     if vector.shape != (program.atoms,) or not all(map(math.isfinite, vector.tolist())):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the averages have shape {vector.shape}; give a finite one for each of the "
             f"{program.atoms} actions of the place, and 0 for those without pulls"
         )

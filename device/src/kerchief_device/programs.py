@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.act import (
-    Beliefs,
     Ellipsoid,
+    PosteriorModel,
     act,
     act_on_a_guess,
     beliefs,
     ellipsoid,
     guess,
 )
-from kerchief_device.own import Sampled, own_size
+from kerchief_device.disjoint_models import DisjointSampling, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.record import RULE, Moments, encode_loss
 from kerchief_device.source import Randomness
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
-from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
+from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Task
 
 _MAX_DIM = 2**12
 
@@ -54,11 +54,11 @@ class Optimism:
         """Take the program, and where guesses come from.
 
         Raises:
-            InvalidValue: a number of it is outside its bounds.
+            InvalidValueError: a number of it is outside its bounds.
         """
         _check_optimist(program)
         self._program, self._source, self._moments = program, source, Moments(program)
-        self._cache: tuple[Model, Ellipsoid | Beliefs] | None = None
+        self._cache: tuple[Model, Ellipsoid | PosteriorModel] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
         """Return the allowed row of the highest upper bound, or the best under a guess."""
@@ -74,46 +74,46 @@ class Optimism:
             return (moments.statistic(None, features, reward),)
         posterior = self._load_model(model)
         if (
-            not isinstance(posterior, Beliefs)
+            not isinstance(posterior, PosteriorModel)
             or posterior.weights is None
             or posterior.reference is None
         ):
             return (moments.statistic(posterior.estimate, features, reward),)
         return (moments.surprise(posterior.weights, posterior.reference, features, reward),)
 
-    def _load_model(self, model: Model) -> Ellipsoid | Beliefs:
+    def _load_model(self, model: Model) -> Ellipsoid | PosteriorModel:
         cache = self._cache
         if cache is None or cache[0] is not model:
             self._cache = cache = model, self._read_model(model)
         return cache[1]
 
-    def _read_model(self, model: Model) -> Ellipsoid | Beliefs:
+    def _read_model(self, model: Model) -> Ellipsoid | PosteriorModel:
         program = self._program
         if program.choice == "bound":
             return ellipsoid(model, program.dim)
         return beliefs(model, program.dim, reweighed=program.reweighed > 0)
 
 
-class Answers:
+class LossReports:
     """The light code of `Answering`."""
 
     def __init__(self, program: Answering) -> None:
         """Take the program.
 
         Raises:
-            InvalidValue: it asks for an answer that is not known here.
+            InvalidValueError: it asks for an answer that is not known here.
         """
         fewest = {"loss": 1, "difference": 2}.get(program.answer)
         if fewest is None or program.questions < fewest or not program.low < program.high:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the task asks {program.questions} questions for {program.answer[:20]!r} between "
                 f"{program.low} and {program.high}; known are loss, and difference of two"
             )
         self._program = program
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """Raise InvalidValue: the learner proposes the action, and none is chosen."""
-        raise InvalidValue("the learner of this task proposes the action; call asked")
+        """Raise InvalidValueError: the learner proposes the action, and none is chosen."""
+        raise InvalidValueError("the learner of this task proposes the action; call asked")
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
         """Return the clipped number."""
@@ -124,24 +124,24 @@ def code_for(task: Task, source: Randomness) -> Code:
     """Build the light code of a task, which draws guesses from a source.
 
     Raises:
-        InvalidValue: its policy was not made light, or the report's length is not its own.
+        InvalidValueError: its policy was not made light, or the report's length is not its own.
     """
     code: Code
     match task.program:
         case Optimist() as program:
             code, size = Optimism(program, source), program.dim * (program.dim + 3) // 2
-        case OwnModels() as program:
-            code, size = Sampled(program, source), own_size(program)
+        case DisjointModels() as program:
+            code, size = DisjointSampling(program, source), own_size(program)
         case Answering() as program:
-            code, size = Answers(program), 1
+            code, size = LossReports(program), 1
         case Phased() as program:
             code, size = Survey(program, **_bounds(task)), program.size
         case _:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "the policy of this task was not made light; give code, as the library does"
             )
     if task.size != size or len(task.queries) != 1:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the task's reports have {task.size} numbers for {len(task.queries)} queries; its "
             f"program makes {size} for one: make the task anew"
         )
@@ -154,7 +154,7 @@ def _bounds(task: Task) -> dict[str, int]:
     bounds = {name: problem.get(name) for name in ("arms", "horizon")}
     sizes = {name: n for name, n in bounds.items() if type(n) is int and n > 0}
     if len(sizes) < len(bounds):
-        raise InvalidValue(
+        raise InvalidValueError(
             "the task's problem has no whole numbers of arms and of rounds (horizon), which bound "
             "what a phase may ask: make the task anew"
         )
@@ -164,7 +164,7 @@ def _bounds(task: Task) -> dict[str, int]:
 def _check_optimist(program: Optimist) -> None:
     """Refuse numbers of a task for which sensitivities and bounds do not hold."""
     if program.reweighed not in (0, RULE):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"surprises of this task are reported by rule {program.reweighed}, and those of this "
             f"device by rule {RULE}: make the task anew, or update the device"
         )
@@ -181,7 +181,7 @@ def _check_optimist(program: Optimist) -> None:
         and 1 <= program.dim <= _MAX_DIM
         and program.arms >= 1
     ):
-        raise InvalidValue(
+        raise InvalidValueError(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
             "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
             "guess, and only what is guessed reweighed, with rewards to report above the offset: "

@@ -7,8 +7,8 @@ has sensitivities that only the library knows: for these a device relies on the 
 which it must have from someone who checked it. Under the other trusts the device adds no noise.
 
 Theorems: `binomial.md`, `discrete_slack.md`, `laplace.md`, `shortlist.md`, `compass.md`,
-`one_bit.md`, `queries.md`, `surprises.md` of the library. That a cohort's honest part tosses enough
-coins is checked by `Task`.
+`one_bit.md`, `queries.md`, `residual_moments.md` of the library. That a cohort's honest part tosses
+enough coins is checked by `Task`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kerchief_device.own import own_sensitivity, pool_size
+from kerchief_device.disjoint_models import own_sensitivity, pool_size
 from kerchief_device.record import apart, most_surprising
 from kerchief_device.samplers import MAX_SCALE, UNITS
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.noise import (
     KEEP_UNITS,
     Bits,
@@ -33,9 +33,9 @@ from kerchief_wire.noise import (
 )
 from kerchief_wire.task import (
     Answering,
+    DisjointModels,
     Library,
     Optimist,
-    OwnModels,
     Phased,
     Program,
     Task,
@@ -59,7 +59,7 @@ _ASYMPTOTIC = 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckedGuarantee:
     """Privacy cost that a device computed for its task.
 
     Attributes:
@@ -86,31 +86,31 @@ class _Cost:
     outside: float = 0.0
 
 
-def check(task: Task) -> Checked:
+def check(task: Task) -> CheckedGuarantee:
     """Recompute the privacy cost of a task's noise.
 
     Raises:
-        InvalidValue: the task promises more, adds no noise where it must, or asks for more than a
-            device can do.
+        InvalidValueError: the task promises more, adds no noise where it must, or asks for more
+            than a device can do.
     """
     for noise in task.noise:
         _check_work(noise)
         if isinstance(noise, Compass):
             _check_compass(noise, task.program)
         if task.trust in ("local", "shuffle") and isinstance(noise, Statistic):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"under {task.trust} trust a report without noise would leave the device; use "
                 "another noise, or trust a curator and say so"
             )
         if task.trust == "local" and isinstance(noise, Coins | Bits):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{noise.kind} hide a report in the sum of a cohort, and under local trust others "
                 "see it alone; use another noise, or trust a mixer and say so"
             )
     promise = task.promise
     if task.trust not in ("local", "shuffle") or any(not _can_price(task, n) for n in task.noise):
         promised = math.inf if task.trust == "none" else promise.epsilon
-        return Checked(recomputed=False, epsilon=promised, delta=promise.delta)
+        return CheckedGuarantee(recomputed=False, epsilon=promised, delta=promise.delta)
     try:
         costs = [_cost(noise, task.program) for noise in task.noise]
         achieved = _epsilon(costs, promise.delta)
@@ -118,12 +118,12 @@ def check(task: Task) -> Checked:
         # Nothing is kept by noise for numbers that no float holds.
         costs, achieved = [], math.inf
     if not achieved <= promise.epsilon * (1 + 1e-9):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the task promises epsilon {promise.epsilon:g} at delta {promise.delta:g}, but its "
             f"noise keeps {achieved:.6g} only; do not take part in it"
         )
     delta = promise.delta if any(cost.precision for cost in costs) else 0.0
-    return Checked(recomputed=True, epsilon=achieved, delta=delta)
+    return CheckedGuarantee(recomputed=True, epsilon=achieved, delta=delta)
 
 
 def sensitivity(program: Program, stretch: float = 1.0) -> float:
@@ -140,7 +140,7 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
         return program.high - program.low
     if isinstance(program, Phased):
         return 2.0  # the diameter of the unit ball
-    if isinstance(program, OwnModels):
+    if isinstance(program, DisjointModels):
         return own_sensitivity(program)
     assert isinstance(program, Optimist)
     if apart(program):
@@ -170,7 +170,7 @@ def _surprise_lengths(program: Optimist) -> tuple[float, float]:
 
 def taxicab(program: Program) -> float:
     """Bound how far apart two visits' statistics can be in the 1-norm."""
-    if isinstance(program, OwnModels):
+    if isinstance(program, DisjointModels):
         # Of two arms' blocks, and of the pool.
         return math.sqrt(4 * program.dim + pool_size(program)) * sensitivity(program)
     if not isinstance(program, Optimist):
@@ -188,7 +188,7 @@ def taxicab(program: Program) -> float:
 def _can_price(task: Task, noise: Noise) -> bool:
     """Whether the device can price a noise by itself."""
     if isinstance(noise, Rounded | Coins):
-        return isinstance(task.program, Optimist | OwnModels | Answering | Phased)
+        return isinstance(task.program, Optimist | DisjointModels | Answering | Phased)
     return not isinstance(noise, Bits)
 
 
@@ -326,7 +326,7 @@ def _check_work(noise: Noise) -> None:
             for name in ("square", "pull", "vector", "matrix", "weight"):
                 _check_positive(name, getattr(noise, name))
             if not 0 < noise.lean < 1:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"lean of the task's noise is {noise.lean:g}; a device takes 0 to 1, ends "
                     "excluded: make the task anew"
                 )
@@ -344,14 +344,14 @@ def _check_compass(noise: Compass, program: Program) -> None:
     if isinstance(program, Library):
         return
     if not isinstance(program, Optimist) or not apart(program):
-        raise InvalidValue(
+        raise InvalidValueError(
             "compass is for surprises that tell of directions and weights apart, and the program "
             f"{program.kind!r} of this task reports none: use another noise"
         )
     stated, required = (noise.square, noise.pull), _surprise_lengths(program)
     near = all(math.isclose(*pair, rel_tol=_NEAR) for pair in zip(stated, required, strict=True))
     if noise.dim != program.dim or not near:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the compass is for {noise.dim} dimensions, a matrix of {noise.square:g} and a vector "
             f"of {noise.pull:g}; the task's program makes {program.dim}, {required[0]:g} and "
             f"{required[1]:g}: make the task anew"
@@ -360,7 +360,7 @@ def _check_compass(noise: Compass, program: Program) -> None:
 
 def _check_integer(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} of the task's noise is {value}; a device takes {low} to {high}: make the "
             "task anew"
         )
@@ -368,7 +368,7 @@ def _check_integer(name: str, value: int, low: int, high: int) -> None:
 
 def _check_positive(name: str, value: float) -> None:
     if not 1e-100 <= value <= 1e100:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} of the task's noise is {value:g}; a device takes 1e-100 to 1e100: make the "
             "task anew"
         )

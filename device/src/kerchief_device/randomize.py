@@ -28,7 +28,7 @@ from kerchief_device.samplers import (
     sample_discrete_laplace,
     words,
 )
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.noise import (
     KEEP_UNITS,
     Bits,
@@ -125,7 +125,7 @@ def randomize(
             report.
 
     Raises:
-        InvalidValue: the statistic is something else.
+        InvalidValueError: the statistic is something else.
 
     >>> noise = Statistic(grid_bits=2, center=(0, 0), radius=4)
     >>> randomize(noise, np.array([0.3, 7.0]), 0, bytes).tolist()
@@ -133,7 +133,7 @@ def randomize(
     """
     is_float64 = isinstance(statistic, np.ndarray) and statistic.dtype == np.float64
     if not is_float64 or statistic.shape != (noise.size,) or not np.isfinite(statistic).all():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the statistic is no {noise.size} finite numbers in float64; encode the record again"
         )
     statistic = flush(statistic)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.constant_time import clip, density, exp, flush, logistic, normal
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist
 
@@ -50,10 +50,10 @@ class Moments:
         """Lay out the flat form.
 
         Raises:
-            InvalidValue: the program's link is not known here.
+            InvalidValueError: the program's link is not known here.
         """
         if program.link not in LINKS:
-            raise InvalidValue(f"link is {program.link[:40]!r}; known are {', '.join(LINKS)}")
+            raise InvalidValueError(f"link is {program.link[:40]!r}; known are {', '.join(LINKS)}")
         self._program = program
         self._mean, self._slope = LINKS[program.link]
         self._rows, self._columns = np.triu_indices(program.dim)
@@ -161,7 +161,7 @@ def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) ->
     """Reduce the losses of all questions to the one number to report.
 
     Raises:
-        InvalidValue: there are more or fewer losses than questions, or one is not finite.
+        InvalidValueError: there are more or fewer losses than questions, or one is not finite.
 
     >>> program = Answering(low=-1.0, high=1.0, questions=2, answer="difference")
     >>> answer(program, [0.75, 0.5])
@@ -174,7 +174,7 @@ def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) ->
     real = array.ndim == 1 and array.dtype.kind in "fiu"
     numbers: list[float] = array.astype(np.float64).tolist() if real else []
     if len(numbers) != program.questions or not all(map(math.isfinite, numbers)):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"there are {len(numbers)} losses; give a finite one for each of the "
             f"{program.questions} questions"
         )

@@ -24,7 +24,7 @@ class Cost(NamedTuple):
     delta: float
 
 
-class Posted:
+class PostedModel:
     """A model that chose an arm, its bytes, and their hash, its name in a file.
 
     Numbers and bytes are derived from each other on first use: memory needs no bytes.
@@ -77,7 +77,7 @@ class Row:
     state: str
     due: float
     version: int | None = None
-    posted: Posted | None = field(default=None, repr=False)
+    posted: PostedModel | None = field(default=None, repr=False)
     features: bytes | None = field(default=None, repr=False)
     reward: float | None = field(default=None, repr=False)
     report: bytes | None = field(default=None, repr=False)
@@ -109,7 +109,7 @@ class Rows(Protocol):
     def drop(self, id: bytes, task: bytes) -> None:
         """Remove a decision."""
 
-    def sweep(self, model: Posted | None) -> None:
+    def sweep(self, model: PostedModel | None) -> None:
         """Drop a model that no decision needs any more."""
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:

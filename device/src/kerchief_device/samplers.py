@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kerchief_device.inversion import blocks
 from kerchief_device.source import Randomness, drawn
-from kerchief_wire.errors import CapacityExceeded, InvalidValue
+from kerchief_wire.errors import CapacityExceededError, InvalidValueError
 
 __all__ = [
     "MAX_SCALE",
@@ -100,7 +100,8 @@ def sample_discrete_gaussian(
         The draws, as int64.
 
     Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
+        InvalidValueError: The scale or the size is out of its bound, or the source gave too few
+            bytes.
 
     Formal guarantees:
         Exact if the bytes are uniform and independent; whole-number arithmetic only, and no
@@ -135,7 +136,8 @@ def sample_discrete_laplace(
         randomness: As for `sample_discrete_gaussian`.
 
     Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
+        InvalidValueError: The scale or the size is out of its bound, or the source gave too few
+            bytes.
 
     >>> draws = sample_discrete_laplace(4, 1000)
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
@@ -159,9 +161,9 @@ def sample_discrete_laplace(
 def _check_integer(name: str, value: int, low: int, high: int) -> int:
     """Check an integer's bounds, and convert it so that squares do not overflow."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidValue(f"{name} is {value!r:.80}; it must be a whole number")
+        raise InvalidValueError(f"{name} is {value!r:.80}; it must be a whole number")
     if not low <= value <= high:
-        raise InvalidValue(f"{name} is {value}; it must be at least {low} and at most {high}")
+        raise InvalidValueError(f"{name} is {value}; it must be at least {low} and at most {high}")
     return int(value)
 
 
@@ -170,7 +172,7 @@ def _propose_gaussian(scale: int, tries: int, source: Randomness) -> NDArray[np.
     width = max(1, scale // _BLOCKS)
     start = width * blocks(scale, width).draw(tries, source)
     if (start > _FAR * scale).any():
-        raise CapacityExceeded(f"noise beyond {_FAR} scales; its chance is below 1e-700")
+        raise CapacityExceededError(f"noise beyond {_FAR} scales; its chance is below 1e-700")
     low, negative = _uniform_below(width, tries, source), _signs(tries, source)
     keep = _bernoulli_exp(low * (2 * start + low), 2 * scale**2, source)
     size = start + low
@@ -196,7 +198,7 @@ def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:
         numerators = np.ones((size - tails.size) * 7 // 4 + 16, dtype=np.int64)
         coins = np.concatenate([coins, _bernoulli_exp(numerators, 1, source)])
         if coins.size > _MAX_RUN:
-            raise CapacityExceeded(f"{coins.size} coins were tossed; the most is {_MAX_RUN}")
+            raise CapacityExceededError(f"{coins.size} coins were tossed; the most is {_MAX_RUN}")
     runs = tails[:size].astype(np.int64)
     runs[1:] -= tails[: size - 1] + 1
     return runs

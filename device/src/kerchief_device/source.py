@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 
 Randomness: TypeAlias = Callable[[int], bytes]
 """Gives n independent uniform bytes when called with n."""
@@ -15,9 +15,11 @@ def drawn(count: int, source: Randomness) -> bytes:
     """Draw exactly this many random bytes.
 
     Raises:
-        InvalidValue: the source gave another number of them.
+        InvalidValueError: the source gave another number of them.
     """
     data = source(count)
     if len(data) != count:
-        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {count} asked for")
+        raise InvalidValueError(
+            f"randomness gave {len(data)} bytes; it must give the {count} asked for"
+        )
     return data

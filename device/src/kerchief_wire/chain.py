@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerchief_wire.canonical import pack, read, read_as, write
-from kerchief_wire.errors import CodecError, Fenced
+from kerchief_wire.errors import CodecError, FencedError
 
 _TAG = b"kerchief/1 chain\0"
 ROOT = bytes(32)
@@ -57,10 +57,12 @@ class Line:
             head: the hash that it must hold.
 
         Raises:
-            Fenced: it has others.
+            FencedError: it has others.
         """
         if self.number != number or self.prev != head:
-            raise Fenced(f"line {self.number} does not follow the chain, which has {number} lines")
+            raise FencedError(
+                f"line {self.number} does not follow the chain, which has {number} lines"
+            )
         return number + 1, self.hash
 
     def next(self, kind: str, content: Any) -> Line:
@@ -72,16 +74,16 @@ def follow(lines: Iterable[Line]) -> bytes:
     """Check every line of a chain, and return its head.
 
     Raises:
-        Fenced: a line does not follow the one before.
+        FencedError: a line does not follow the one before.
     """
     head, number = ROOT, -1
     for number, line in enumerate(lines):
         if line.number != number or line.prev != head or line.kind not in KINDS:
-            raise Fenced(f"line {number} of the chain does not follow the one before")
+            raise FencedError(f"line {number} of the chain does not follow the one before")
         read(line.body)
         head = line.hash
     if number < 0:
-        raise Fenced("the chain is empty; it begins with the task")
+        raise FencedError("the chain is empty; it begins with the task")
     return head
 
 

@@ -15,15 +15,15 @@ class KerchiefError(Exception):
     """
 
 
-class InvalidValue(KerchiefError, ValueError):
+class InvalidValueError(KerchiefError, ValueError):
     """A value lies outside its bound.
 
     >>> from kerchief_device import Budget
     >>> Budget(epsilon=-1.0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: the budget is epsilon -1.0 and delta 0.0; give at least 0, \
-and a delta below 1
+    kerchief_wire.errors.InvalidValueError: the budget is epsilon -1.0 and delta 0.0; give at \
+least 0, and a delta below 1
     """
 
 
@@ -38,33 +38,33 @@ class CodecError(KerchiefError, ValueError):
     """
 
 
-class BudgetExceeded(KerchiefError):
+class BudgetExceededError(KerchiefError):
     """A charge would go over the budget; nothing was charged and nothing drawn.
 
     >>> from kerchief_device.pending import Budget, Cost
     >>> Budget(epsilon=1.0).pays(Cost(epsilon=1.5, delta=0.0))
     False
-    >>> issubclass(BudgetExceeded, KerchiefError)
+    >>> issubclass(BudgetExceededError, KerchiefError)
     True
     """
 
 
-class CapacityExceeded(KerchiefError):
+class CapacityExceededError(KerchiefError):
     """More was asked for than was paid for; nothing was released.
 
-    >>> issubclass(CapacityExceeded, KerchiefError)
+    >>> issubclass(CapacityExceededError, KerchiefError)
     True
     """
 
 
-class Refused(KerchiefError):
+class RejectedError(KerchiefError):
     """A report was not taken; it must be thrown away, never made again.
 
     Attributes:
         word: why, for programs: malformed, task, epoch, label, length, bounds, question, over,
             client, spent.
 
-    >>> Refused("label", "the open cohort wants more coins").word
+    >>> RejectedError("label", "the open cohort wants more coins").word
     'label'
     """
 
@@ -74,16 +74,16 @@ class Refused(KerchiefError):
         self.word = word
 
 
-class Fenced(KerchiefError):
+class FencedError(KerchiefError):
     """A store is not the one that was last seen: it was rolled back, copied or changed.
 
     >>> from kerchief_wire.chain import follow
     >>> follow([])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.Fenced: the chain is empty; it begins with the task
+    kerchief_wire.errors.FencedError: the chain is empty; it begins with the task
     """
 
 
-class StoreFailed(KerchiefError):
+class StoreError(KerchiefError):
     """A store could not do what it was asked for; nothing is half written."""

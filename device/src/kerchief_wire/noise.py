@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 
 Wholes: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -119,7 +119,7 @@ class Rounded:
     def __post_init__(self) -> None:
         """Check the law."""
         if self.law not in ("gaussian", "laplace"):
-            raise InvalidValue(f"law is {self.law[:40]!r}; it must be gaussian or laplace")
+            raise InvalidValueError(f"law is {self.law[:40]!r}; it must be gaussian or laplace")
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.errors import InvalidValueError
 
 _TAG = b"kerchief/1 projection\0"
 _MAX_DIM = 2**16
@@ -46,18 +46,18 @@ class Projection:
     def __post_init__(self) -> None:
         """Check every number: others may have written them."""
         if type(self.constant) is not bool:
-            raise InvalidValue(f"constant is {self.constant!r:.40}; it must be true or false")
+            raise InvalidValueError(f"constant is {self.constant!r:.40}; it must be true or false")
         are_integers = all(type(number) is int for number in (self.dim, self.onto, self.seed))
         if not are_integers or not 1 + self.constant <= self.onto < self.dim <= _MAX_DIM:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{self.dim!r:.40} features are projected onto {self.onto!r:.40} numbers; these "
                 f"must be at least {1 + self.constant} and fewer than the features, of which "
                 f"there may be {_MAX_DIM}"
             )
         if not 0 <= self.seed < 2**53:
-            raise InvalidValue(f"seed is {self.seed}; it must be at least 0 and below 2**53")
+            raise InvalidValueError(f"seed is {self.seed}; it must be at least 0 and below 2**53")
         if type(self.norm) not in (int, float) or not 1e-100 <= self.norm <= 1e100:
-            raise InvalidValue(f"norm is {self.norm!r:.40}; it must be from 1e-100 to 1e100")
+            raise InvalidValueError(f"norm is {self.norm!r:.40}; it must be from 1e-100 to 1e100")
 
     def apply(self, features: Any, library: Any = np) -> Any:
         """Map features, and scale those that are too long into the ball.
@@ -67,7 +67,7 @@ class Projection:
             library: NumPy or `jax.numpy`, whichever has made them.
 
         Raises:
-            InvalidValue: they have another length.
+            InvalidValueError: they have another length.
         """
         mapped, length, room = self._map(features, library)
         long = length > room
@@ -82,7 +82,7 @@ class Projection:
     def _map(self, features: Any, library: Any) -> tuple[Any, Any, Any]:
         """Return mapped features, their length, and the length that the constant allows."""
         if features.shape[-1] != self.dim:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there are {features.shape[-1]} features; the projection takes {self.dim}"
             )
         mapped: Any = 0

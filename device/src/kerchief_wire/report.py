@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kerchief_wire.errors import CodecError, Refused
+from kerchief_wire.errors import CodecError, RejectedError
 from kerchief_wire.noise import Wholes
 from kerchief_wire.task import Task
 
@@ -48,15 +48,15 @@ class Report:
         """Read a stranger's report strictly.
 
         Raises:
-            Refused: it is not a report of this task, or not within its bounds.
+            RejectedError: it is not a report of this task, or not within its bounds.
         """
         report = cls._read_unbounded(data, task)
         if not task.within(report.numbers, report.label):
-            raise Refused("bounds", "a number of the report is outside its public bounds")
+            raise RejectedError("bounds", "a number of the report is outside its public bounds")
         return report
 
     @classmethod
-    def read_all(cls, reports: Iterable[bytes], task: Task) -> list[Report | Refused]:
+    def read_all(cls, reports: Iterable[bytes], task: Task) -> list[Report | RejectedError]:
         """Read strangers' reports strictly, checking the bounds of all of them together."""
         payloads = list(reports)
         read = [_read_or_refuse(cls._read_unbounded, data, task) for data in payloads]
@@ -72,17 +72,21 @@ class Report:
     def _read_unbounded(cls, data: bytes, task: Task) -> Report:
         """Read a report without checking the bounds of its numbers."""
         if not isinstance(data, bytes | bytearray):
-            raise Refused("malformed", "the report is not made of bytes")
+            raise RejectedError("malformed", "the report is not made of bytes")
         if len(data) != _HEADER.size + 8 * task.size:
             want = _HEADER.size + 8 * task.size
-            raise Refused("length", f"the report has {len(data)} bytes; this task's have {want}")
+            raise RejectedError(
+                "length", f"the report has {len(data)} bytes; this task's have {want}"
+            )
         magic, kind, zero, label, epoch, name, id = _HEADER.unpack_from(data)
         if magic != b"kch1" or kind != _PLAIN or zero:
-            raise Refused("malformed", "the report's header is not one of this protocol")
+            raise RejectedError("malformed", "the report's header is not one of this protocol")
         if name != task.id:
-            raise Refused("task", "the report belongs to another task")
+            raise RejectedError("task", "the report belongs to another task")
         if label >= max(1, len(task.needs)):
-            raise Refused("label", f"label is {label}; the task has {max(1, len(task.needs))}")
+            raise RejectedError(
+                "label", f"label is {label}; the task has {max(1, len(task.needs))}"
+            )
         numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)
         return cls(label=label, epoch=epoch, id=id, numbers=numbers)
 
@@ -165,8 +169,8 @@ def written(
 
 def _read_or_refuse(
     read: Callable[[bytes, Task], Report], data: bytes, task: Task
-) -> Report | Refused:
+) -> Report | RejectedError:
     try:
         return read(data, task)
-    except Refused as refusal:
+    except RejectedError as refusal:
         return refusal

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from kerchief_wire.errors import CodecError, InvalidValue, KerchiefError
+from kerchief_wire.errors import CodecError, InvalidValueError, KerchiefError
 from kerchief_wire.model import Model, Question, Status
 from kerchief_wire.task import Task
 
@@ -100,8 +100,8 @@ class Signer:
     >>> device.decide(model, [[1.0, 0.0], [0.6, 0.8]])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: the model has no signature, and the task names keys of the \
-learner; pass a signed model
+    kerchief_wire.errors.InvalidValueError: the model has no signature, and the task names keys of \
+the learner; pass a signed model
     """
 
     def __init__(
@@ -115,13 +115,13 @@ learner; pass a signed model
             clock: seconds since 1970.
 
         Raises:
-            InvalidValue: the task does not name this key.
+            InvalidValueError: the task does not name this key.
             KerchiefError: the library `cryptography` is missing.
         """
         public = public_key(private_key)
         roles = [party.role for party in task.parties if public in party.keys]
         if not roles:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the public key {public.hex()[:16]}... is not in the task; deploy a task that "
                 "names it in `parties`"
             )
@@ -132,19 +132,19 @@ learner; pass a signed model
         """Sign a message with the present time.
 
         Raises:
-            InvalidValue: the message is of another task, or not one that this role sends, or the
-                clock gives no time since 1970.
+            InvalidValueError: the message is of another task, or not one that this role sends, or
+                the clock gives no time since 1970.
         """
         kind = _KINDS[type(message)]
         if message.task != self._task.id or kind.role != self.role:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the {self.role}'s key of task {self._task.id.hex()[:16]} does not sign a "
                 f"{_name(type(message))} of the {kind.role} of task {message.task.hex()[:16]}; "
                 "sign with the key of that role"
             )
         now, data = self._clock(), message.write()
         if not 0 <= now < 2**53:
-            raise InvalidValue(f"the clock gives {now}; it must give seconds since 1970")
+            raise InvalidValueError(f"the clock gives {now}; it must give seconds since 1970")
         issued = int(now)
         signature: bytes = self._key.sign(_signed_bytes(kind.context, issued, data))
         return Signed(issued=issued, signature=signature, message=data)
@@ -170,8 +170,8 @@ def verify_message(
         The message.
 
     Raises:
-        InvalidValue: the message is of another kind or task, is not signed by a key of its role, or
-            was issued too long ago or in the future.
+        InvalidValueError: the message is of another kind or task, is not signed by a key of its
+            role, or was issued too long ago or in the future.
         CodecError: the message is signed and does not decode.
         KerchiefError: the library `cryptography` is missing.
 
@@ -183,7 +183,7 @@ def verify_message(
     keys = task.keys(role)
     if isinstance(message, Signed):
         if not keys:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the {_name(kind)} is signed, and the task names no keys of the {role}; pass the "
                 "message itself"
             )
@@ -191,23 +191,23 @@ def verify_message(
             previous = message, _open(task, kind, message)
         now = clock()
         if not now - task.valid_s <= message.issued <= now + _TOLERANCE_S:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the {_name(kind)} was issued at {message.issued}, and it is {now:.0f}; it is "
                 f"valid for {task.valid_s} seconds: fetch it again, and check the clock"
             )
         message = previous[1]
     elif keys:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the {_name(kind)} has no signature, and the task names keys of the {role}; pass a "
             f"signed {_name(kind)}"
         )
     if not isinstance(message, kind):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the {_name(kind)} is a {type(message).__name__:.40}; pass what "
             f"`{kind.__name__}.read` gives"
         )
     if message.task != task.id:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the {_name(kind)} is of task {message.task.hex()[:16]}; this device takes part in "
             f"{task.id.hex()[:16]}: fetch that task's {_name(kind)}"
         )
@@ -219,7 +219,7 @@ def _open(task: Task, kind: type[Message], signed: Signed) -> Message:
     role, context = _KINDS[kind]
     data = _signed_bytes(context, signed.issued, signed.message)
     if not any(_is_valid(key, signed.signature, data) for key in task.keys(role)):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the {_name(kind)} is not signed by a key of the task's {role}; fetch it again"
         )
     return kind.read(signed.message)
@@ -238,7 +238,7 @@ def public_key(private_key: bytes) -> bytes:
     """Compute the public key of a private key: 32 bytes, for `Party.keys`.
 
     Raises:
-        InvalidValue: the private key does not have 32 bytes.
+        InvalidValueError: the private key does not have 32 bytes.
         KerchiefError: the library `cryptography` is missing.
     """
     public: bytes = _read_private(private_key).public_key().public_bytes_raw()
@@ -260,7 +260,7 @@ def _is_valid(key: bytes, signature: bytes, data: bytes) -> bool:
 
 def _read_private(key: bytes) -> Any:
     if not isinstance(key, bytes) or len(key) != 32:
-        raise InvalidValue("the private key is not 32 bytes long; draw one with new_key()")
+        raise InvalidValueError("the private key is not 32 bytes long; draw one with new_key()")
     return _library().Ed25519PrivateKey.from_private_bytes(key)
 
 

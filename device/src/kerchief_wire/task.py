@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kerchief_wire.canonical import pack, read, unpack, write
-from kerchief_wire.errors import CodecError, InvalidValue
+from kerchief_wire.errors import CodecError, InvalidValueError
 from kerchief_wire.noise import Bits, Bounds, Coins, Noise
 from kerchief_wire.projection import Projection
 
@@ -69,16 +69,16 @@ class Promise:
         """Check the fractions, which noise rests on, and that no promise is below zero."""
         (a, b), (c, d) = self.honest, self.excluded
         if not (self.unit.isprintable() and 0 < len(self.unit) <= MOST_UNIT):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"unit is empty, not printable or longer than {MOST_UNIT} letters; give a word"
             )
         if not (self.epsilon >= 0 and 0 <= self.delta < 1):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"epsilon is {self.epsilon} and delta {self.delta}; promise at least 0, and a "
                 "delta below 1"
             )
         if not (0 < a <= b and c >= 0 and d > 0 and c * b < a * d):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"honest is {a}/{b} and excluded {c}/{d}; it must be 0 <= excluded < honest <= 1"
             )
 
@@ -126,18 +126,18 @@ class Party:
     def __post_init__(self) -> None:
         """Check role, name and sizes."""
         if self.role not in _SIGNING_ROLES:
-            raise InvalidValue(f"role is {self.role[:20]!r}; it must be aggregator or learner")
+            raise InvalidValueError(f"role is {self.role[:20]!r}; it must be aggregator or learner")
         if not (self.operator.isprintable() and 0 < len(self.operator) <= 200):
-            raise InvalidValue("operator is empty, long or not printable; give one short line")
+            raise InvalidValueError("operator is empty, long or not printable; give one short line")
         sizes = [len(key) for key in self.keys]
         if not 1 <= len(sizes) <= _MAX_KEYS or set(sizes) != {_KEY_BYTES}:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MAX_KEYS} Ed25519 "
                 f"public keys of {_KEY_BYTES} bytes"
             )
         heights = [int.from_bytes(key, "little") % 2**255 for key in self.keys]
         if any(height >= _PRIME or height in _LOW_ORDER for height in heights):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"a key of the {self.role} is of low order, so anyone could sign with it, or is no "
                 "canonical Ed25519 key; give one of `public_key`"
             )
@@ -189,7 +189,7 @@ class Optimist:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnModels:
+class DisjointModels:
     """Device that draws a score per arm, and reports moments for disjoint models.
 
     Attributes:
@@ -265,7 +265,7 @@ class Library:
     kind: str = "library"
 
 
-Program: TypeAlias = Optimist | OwnModels | Answering | Phased | Library
+Program: TypeAlias = Optimist | DisjointModels | Answering | Phased | Library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,7 +294,7 @@ class Task:
             there is none.
 
     Raises:
-        InvalidValue: the numbers do not fit together.
+        InvalidValueError: the numbers do not fit together.
     """
 
     kerchief: int = 1
@@ -318,32 +318,34 @@ class Task:
     def __post_init__(self) -> None:
         """Check what anyone can check."""
         if self.kerchief != 1:
-            raise InvalidValue(f"the protocol is version {self.kerchief}; this program speaks 1")
+            raise InvalidValueError(
+                f"the protocol is version {self.kerchief}; this program speaks 1"
+            )
         if not (self.name.isprintable() and 0 < len(self.name) <= 200):
-            raise InvalidValue("name is empty, long or not printable; give one short line")
+            raise InvalidValueError("name is empty, long or not printable; give one short line")
         if self.trust not in _TRUSTS or self.bandit not in _KINDS:
-            raise InvalidValue(f"trust is {self.trust[:20]!r} and bandit {self.bandit[:20]!r}")
+            raise InvalidValueError(f"trust is {self.trust[:20]!r} and bandit {self.bandit[:20]!r}")
         if len(self.queries) != len(self.noise) or len(set(self.queries)) != len(self.queries):
-            raise InvalidValue("there must be one noise for each query, by different names")
+            raise InvalidValueError("there must be one noise for each query, by different names")
         if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
-            raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+            raise InvalidValueError(f"horizon is {self.horizon}; it and every cohort need users")
         if sum(self.needs) > self.horizon:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the cohorts have {sum(self.needs)} users, and horizon is {self.horizon}; sums "
                 "and charges are for so many: plan more, or smaller cohorts"
             )
         if any(noise.size < 1 for noise in self.noise) or self.size > _MAX_NUMBERS:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"a report has {self.size} numbers; every query needs one at least, and all of "
                 f"them together at most {_MAX_NUMBERS}"
             )
         if len(self.nonce) != _NONCE_BYTES:
-            raise InvalidValue(f"the nonce has {len(self.nonce)} bytes; give {_NONCE_BYTES}")
+            raise InvalidValueError(f"the nonce has {len(self.nonce)} bytes; give {_NONCE_BYTES}")
         self._check_parties()
         self._check_phases()
         self._check_projection()
         if self.size * max(1, len(self.needs)) > _MAX_TABLE:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{len(self.needs)} cohorts of reports of {self.size} numbers are more than a "
                 f"device should lay out; the most is {_MAX_TABLE} in all"
             )
@@ -356,7 +358,7 @@ class Task:
 
         Raises:
             CodecError: they are not canonical, or something else.
-            InvalidValue: the numbers do not fit together.
+            InvalidValueError: the numbers do not fit together.
         """
         tree = read(data)
         if isinstance(tree, dict):
@@ -475,12 +477,12 @@ class Task:
         keys = [key for party in self.parties for key in party.keys]
         roles = [party.role for party in self.parties]
         if len(set(roles)) < len(roles) or len(set(keys)) < len(keys):
-            raise InvalidValue(
+            raise InvalidValueError(
                 "a role or a public key occurs twice among the parties; name each role once, with "
                 "keys of its own"
             )
         if not (0 < self.valid_s < 2**31 if self.parties else self.valid_s == 0):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"valid_s is {self.valid_s} with {len(self.parties)} parties; it must be 1 to "
                 "2**31 - 1 seconds where messages are signed, and 0 where none is"
             )
@@ -491,10 +493,10 @@ class Task:
         if projection is None:
             return
         target = (projection.onto, projection.norm)
-        if isinstance(program, Optimist | OwnModels):
+        if isinstance(program, Optimist | DisjointModels):
             target = (program.dim, program.norm)
         if self.bandit != "contextual" or target != (projection.onto, projection.norm):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the projection leads to {projection.onto} numbers of norm {projection.norm:g}, "
                 f"and a {self.bandit} bandit takes {target[0]} of norm {target[1]:g}: make the "
                 "task anew"
@@ -510,7 +512,7 @@ class Task:
             or not has_whole_groups
             or len(self.needs) > _MAX_LABELS
         ):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"a {self.bandit} bandit with the program {self.program.kind!r} has "
                 f"{len(self.needs)} cohorts, {groups} in a phase; phases have whole groups and a "
                 f"program of their own, and a task at most {_MAX_LABELS} cohorts"
@@ -523,11 +525,11 @@ class Task:
                 continue
             table = noise.coins if isinstance(noise, Coins) else noise.keep
             if len(table) != len(self.needs) or not table:
-                raise InvalidValue("a table by label must have one entry for each cohort")
+                raise InvalidValueError("a table by label must have one entry for each cohort")
             if isinstance(noise, Coins):
                 for coins, need in zip(noise.coins, self.needs, strict=True):
                     if coins * self.promise.counted(need) < 4 * noise.scale**2:
-                        raise InvalidValue(
+                        raise InvalidValueError(
                             f"{coins} coins of {self.promise.counted(need)} users are fewer than "
                             f"the {4 * noise.scale**2} that the noise needs"
                         )
@@ -536,7 +538,7 @@ class Task:
         """Refuse a task whose sums could overflow: then none has to be tested for it."""
         largest = max((bounds.largest for bounds in self._bounds), default=1)
         if largest * self.horizon >= _MAX_SUM:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{self.horizon} reports of up to {largest} could reach 2**62; use fewer users, "
                 "less noise or a coarser grid"
             )

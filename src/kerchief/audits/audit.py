@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kerchief.audits.bounds import guess_lower
 from kerchief.audits.neighbours import Floats
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import between, whole
 from kerchief.privacy.guarantee import Guarantee
 
@@ -190,7 +190,7 @@ def look(
     first_views, second_views = views
     half = check_runs(len(first_views)) // 2
     if first_views.shape != second_views.shape:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"views have shapes {first_views.shape} and {second_views.shape}; they must be equal"
         )
     between("failure", failure, 0.0, 1.0)

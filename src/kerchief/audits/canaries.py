@@ -20,7 +20,7 @@ from jax import Array
 from kerchief.audits.audit import Audit, said
 from kerchief.audits.bounds import one_run_lower
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.core.validate import between, whole
@@ -118,7 +118,7 @@ def _find_loss(name: str) -> Any:
     queries = entry.make(home.problem(1000), "tuned").queries
     losses = [query for query in queries.values() if isinstance(query, BoundedLoss)]
     if Trust.JOINT not in entry.trusts or not losses:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"policy is {name!r}, which asks for no fits under joint trust; choose one that does, "
             "such as glm-rare, or audit it without canaries"
         )

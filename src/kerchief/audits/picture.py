@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from kerchief.audits.audit import Audit
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.extras import require
 
 
@@ -21,7 +21,7 @@ def picture(audit: Audit) -> bytes:
     from matplotlib.figure import Figure
 
     if audit.curve is None:
-        raise InvalidValue(f"the audit of {audit.name!r} is from one run, which has no curve")
+        raise InvalidValueError(f"the audit of {audit.name!r} is from one run, which has no curve")
     alarms, hits = audit.curve
     claim, shares = audit.claim, np.linspace(0, 1, 401)
     steep = 1 - claim.delta - np.exp(claim.epsilon) * shares

@@ -24,7 +24,7 @@ from kerchief.audits.views import in_parts
 from kerchief.core.contracts import Example
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.compass import Compass, ExactCompass
@@ -131,7 +131,7 @@ def _build_rows(noise: Any, sign: int, users: int, size: int) -> Floats:
     return np.stack([_encode_residual(noise.query, sign)]) if isinstance(noise, _DIRECTED) else rows
 
 
-def _encode_residual(query: Surprises, sign: int) -> Floats:
+def _encode_residual(query: ResidualMoments, sign: int) -> Floats:
     """Encode the greatest response with full weight, or the least with none."""
     x, weight = jnp.zeros(query.dim).at[0].set(query.norm), jnp.asarray((1.0 + sign) / 2)
     record = Example(features=x, reward=jnp.asarray(sign * query.most), weight=weight)
@@ -202,7 +202,7 @@ def _response(epsilon: float, delta: float) -> Response:
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
 _number = {"center": 0.0, "radius": _SENSITIVITY / 2}
 _ball = {**_number, "size": _SIZE}
-_compass = _pure(Compass.of, query=Surprises(dim=2, norm=1.0, most=_SENSITIVITY / 2))
+_compass = _pure(Compass.of, query=ResidualMoments(dim=2, norm=1.0, most=_SENSITIVITY / 2))
 _bit = _pure(OneBit.of, **_number)
 _shortlist = _pure(Shortlist.of, **_ball)
 _ball_sum = partial(_draw_sum, size=_SIZE)

@@ -11,7 +11,7 @@ from kerchief.audits.audit import Audit, check_runs, look, said
 from kerchief.audits.neighbours import Floats
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import phased_views, round_views
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
@@ -21,7 +21,7 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange, own_word
+from kerchief.roles.protected_policy import build_protected, choose_mechanism
 from kerchief.simulation.run import AnyEnvironment
 
 HORIZON, ROUNDS = 64, 1024
@@ -115,7 +115,7 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
         subjects[name]
     offered = KINDS[kinds[0]].trusts(name)
     if not offered or trust not in (None, *offered):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"trust is {trust!r}; {name!r} claims something under "
             f"{', '.join(offered) or 'no trust'}"
         )
@@ -148,9 +148,9 @@ def _view_bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int,
     entry = POLICIES[name]
     world = _build_world(entry, kind)
     facts = world.problem(ROUNDS if kind is PopulationProblem else HORIZON)
-    bandit = arrange(name, facts, Protection(guarantee=claim))
+    bandit = build_protected(name, facts, Protection(guarantee=claim))
     noises = [noise for privatizer in bandit.privatizers.values() for noise in privatizer.noises]
-    noise = said(own_word(entry, claim.trust), *noises)
+    noise = said(choose_mechanism(entry, claim.trust), *noises)
     options: Any = {"privatizers": bandit.privatizers, "runs": runs, "seed": seed}
     if isinstance(bandit.policy, PhasePolicy):
         return noise, phased_views(policy=bandit.policy, **options)

@@ -28,21 +28,21 @@ _RUNS_AT_ONCE = 8000
 
 
 @struct
-class Noted:
+class RecordedState:
     """Memory or tally of a privatizer, with pages of what was seen so far."""
 
     inner: Tree
     pages: Array
     count: Array
 
-    def noting(self, inner: Tree, seen: Array) -> Noted:
+    def noting(self, inner: Tree, seen: Array) -> RecordedState:
         """Add one page."""
         pages = self.pages.at[self.count].set(seen, mode="drop")
-        return Noted(inner=inner, pages=pages, count=self.count + 1)
+        return RecordedState(inner=inner, pages=pages, count=self.count + 1)
 
 
 @struct
-class Tapped:
+class RecordingPrivatizer:
     """Privatizer that wraps another one and records what an onlooker sees of it.
 
     Where devices add the noise, nobody is trusted, and every report is seen; else every release.
@@ -55,7 +55,7 @@ class Tapped:
         """Look an attribute up on the inner privatizer."""
         return getattr(self.inner, name)
 
-    def open(self) -> tuple[Noted, Noted]:
+    def open(self) -> tuple[RecordedState, RecordedState]:
         """Open the inner privatizer with empty pages."""
         memory, tally = self.inner.open()
         query, device = self.inner.query, self.inner.noisy_device
@@ -63,11 +63,11 @@ class Tapped:
         releases = 0 if device else self.schedule.capacity(self.horizon)
         zero = jnp.int32(0)
         return (
-            Noted(inner=memory, pages=jnp.zeros((releases, size)), count=zero),
-            Noted(inner=tally, pages=jnp.zeros((self.horizon * device, size)), count=zero),
+            RecordedState(inner=memory, pages=jnp.zeros((releases, size)), count=zero),
+            RecordedState(inner=tally, pages=jnp.zeros((self.horizon * device, size)), count=zero),
         )
 
-    def collect(self, tally: Noted, report: Array) -> Noted:
+    def collect(self, tally: RecordedState, report: Array) -> RecordedState:
         """Write the report down where it may be seen, then hand it on."""
         inner = self.inner.collect(tally.inner, report)
         if self.inner.noisy_device:
@@ -75,8 +75,13 @@ class Tapped:
         return dataclasses.replace(tally, inner=inner)
 
     def release(
-        self, memory: Noted, tally: Noted, request: Start | None, clock: Clock, stream: Stream
-    ) -> tuple[Any, Noted]:
+        self,
+        memory: RecordedState,
+        tally: RecordedState,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream,
+    ) -> tuple[Any, RecordedState]:
         """Write the release down, then hand it on."""
         release: Any
         release, inner = self.inner.release(memory.inner, tally.inner, request, clock, stream)
@@ -85,7 +90,7 @@ class Tapped:
         loss = isinstance(self.inner.query, BoundedLoss)
         return release, memory.noting(inner, release.point if loss else release.total)
 
-    def clear(self, tally: Noted) -> Noted:
+    def clear(self, tally: RecordedState) -> RecordedState:
         """Clear the inner tally and keep its pages."""
         return dataclasses.replace(tally, inner=self.inner.clear(tally.inner))
 
@@ -107,7 +112,7 @@ def round_views(
     """
     model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
     tapped: Any = {
-        name: Tapped(inner=privatizer, horizon=facts.horizon)
+        name: RecordingPrivatizer(inner=privatizer, horizon=facts.horizon)
         for name, privatizer in privatizers.items()
     }
     scene = partial(loop.Scene, policy=policy, privatizers=tapped)

@@ -1,7 +1,8 @@
 """The laws as runnable checks, for our own bandits and for yours.
 
 `check` holds whatever it is given to the laws of its kind, on fresh copies, and returns a report;
-one `CheckFailed` lists all that is broken. The laws themselves are in tuples, for a test runner::
+one `CheckFailedError` lists all that is broken. The laws themselves are in tuples, for a test
+runner::
 
     @pytest.mark.parametrize("law", LEDGER_LAWS, ids=str)
     def test_my_ledger(law):
@@ -10,13 +11,13 @@ one `CheckFailed` lists all that is broken. The laws themselves are in tuples, f
 
 from __future__ import annotations
 
-from kerchief.checks.case import Case, cases
 from kerchief.checks.check import check
 from kerchief.checks.environment import WorldCase, environment_cases
-from kerchief.checks.errors import CheckFailed, Failure, Law, Outcome, Report
+from kerchief.checks.errors import CheckFailedError, Failure, Law, Outcome, Report
 from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
 from kerchief.checks.mechanism import MechanismCase
+from kerchief.checks.policy_fixture import PolicyFixture, cases
 from kerchief.checks.protocol import PrivatizerCase, privatizer_cases
 from kerchief.checks.registry import check_registry
 
@@ -26,13 +27,13 @@ __all__ = [
     "LEDGER_LAWS",
     "MECHANISM_LAWS",
     "PRIVATIZER_LAWS",
-    "Case",
-    "CheckFailed",
+    "CheckFailedError",
     "Failure",
     "Law",
     "Ledgers",
     "MechanismCase",
     "Outcome",
+    "PolicyFixture",
     "PrivatizerCase",
     "Report",
     "WorldCase",

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from kerchief.checks.case import DELTA, Case, asks, play, played
 from kerchief.checks.errors import expect, law, refused
-from kerchief.core.contracts import BoundedLoss, Knows
-from kerchief.core.errors import BudgetExceeded
+from kerchief.checks.policy_fixture import DELTA, PolicyFixture, asks, play, played
+from kerchief.core.contracts import BoundedLoss, Oracle
+from kerchief.core.errors import BudgetExceededError
 from kerchief.privacy import (
     Cohort,
     Event,
@@ -25,14 +25,14 @@ from kerchief.privacy import (
 from kerchief.privacy.rules import ROUNDING, worst_case
 from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
-from kerchief.roles.arrange import Arranged
+from kerchief.roles.protected_policy import ProtectedPolicy
 
 # How near to what was asked a charge comes: in general, and where it is counted in coins.
 _MILLIONTH, _COINS = 1e-6, 0.03
 
 
 @law(when=asks)
-def each_user_pays_once(case: Case) -> None:
+def each_user_pays_once(case: PolicyFixture) -> None:
     """After a real run all receipts are settled and each user paid once for each query in use.
 
     A query is in use once it was released, or, where devices add their own noise, reported. For a
@@ -51,7 +51,7 @@ def each_user_pays_once(case: Case) -> None:
     expect((payments == charges).all(), seen=observed, expected=f"{charges}: what was in use")
 
 
-def users_of(case: Case, made: Arranged) -> int:
+def users_of(case: PolicyFixture, made: ProtectedPolicy) -> int:
     """How many users may report: one each round, or the clients of all phases."""
     if case.feedback != "phases":
         return case.size.horizon
@@ -62,7 +62,9 @@ def _get_ends(privatizer: Privatizer) -> tuple[int, ...]:
     return privatizer.schedule.ends if isinstance(privatizer.schedule, At) else ()
 
 
-def _count_covered_users(case: Case, bandit: Arranged, release_counts: dict[str, int]) -> int:
+def _count_covered_users(
+    case: PolicyFixture, bandit: ProtectedPolicy, release_counts: dict[str, int]
+) -> int:
     """How many users a run spoke about: a last cohort that is too short is left out."""
     if case.feedback == "reports":
         return max(release_counts.values())
@@ -71,7 +73,7 @@ def _count_covered_users(case: Case, bandit: Arranged, release_counts: dict[str,
     return _count_reachable_users(case, bandit)
 
 
-def _count_reachable_users(case: Case, bandit: Arranged) -> int:
+def _count_reachable_users(case: PolicyFixture, bandit: ProtectedPolicy) -> int:
     """How many users a run may speak about."""
     last = [
         _get_ends(p)[-1] if _get_ends(p) else case.size.horizon for p in bandit.privatizers.values()
@@ -87,7 +89,7 @@ def _count_charges(privatizer: Privatizer, releases: int) -> int:
 
 
 @law(cheap=True)
-def charged_is_what_was_promised(case: Case) -> None:
+def charged_is_what_was_promised(case: PolicyFixture) -> None:
     """A run is charged its epsilon to a millionth, and never more.
 
     To a few hundredths where the noise is a whole number of coins, and less what a delta is worth
@@ -99,11 +101,11 @@ def charged_is_what_was_promised(case: Case) -> None:
 
 
 @law()
-def spent_is_no_more_than_promised(case: Case) -> None:
+def spent_is_no_more_than_promised(case: PolicyFixture) -> None:
     """A run spends no more than its epsilon; what was paid for and used up is spent."""
     result = played(case)
     spent, target = result.run.spent.epsilon, _get_target_epsilon(case)
-    if isinstance(case.policy(), Knows):
+    if isinstance(case.policy(), Oracle):
         # What it was told may be everybody's data.
         expect(spent == math.inf, seen=f"epsilon {spent}", expected="no bound at all")
         return
@@ -112,11 +114,11 @@ def spent_is_no_more_than_promised(case: Case) -> None:
     expect(spent <= target * (1 + ROUNDING), seen=f"epsilon {spent}", expected=f"at most {target}")
 
 
-def _get_target_epsilon(case: Case) -> float:
+def _get_target_epsilon(case: PolicyFixture) -> float:
     return case.promise().epsilon if asks(case) else 0.0
 
 
-def _expect_close(case: Case, ledger: Ledger, epsilon: float, verb: str) -> None:
+def _expect_close(case: PolicyFixture, ledger: Ledger, epsilon: float, verb: str) -> None:
     target, near = _get_target_epsilon(case), _COINS if case.trust == Trust.SHUFFLE else _MILLIONTH
     # Pure noise leaves delta unused, which is worth no more than this.
     pure = math.isfinite(worst_case(ledger.receipts, 0.0))
@@ -127,7 +129,7 @@ def _expect_close(case: Case, ledger: Ledger, epsilon: float, verb: str) -> None
 
 
 @law(when=asks, cheap=True)
-def refusal_leaves_no_trace(case: Case) -> None:
+def refusal_leaves_no_trace(case: PolicyFixture) -> None:
     """What the budget cannot pay is refused before anything is played, and nothing is charged.
 
     Once with a budget a third too small, once with one that only the last user has spent.
@@ -154,14 +156,14 @@ def _build_full_charge(budget: Guarantee) -> Event:
     return Zcdp(rho=zcdp_rho(budget.epsilon, budget.delta))
 
 
-def _expect_refusal(case: Case, bandit: Arranged, ledger: Ledger) -> None:
+def _expect_refusal(case: PolicyFixture, bandit: ProtectedPolicy, ledger: Ledger) -> None:
     before, stages = ledger.receipts, list[str]()
 
     def note_stage(stage: str, rounds: int) -> None:
         stages.append(stage)
 
     playing = partial(play, case, bandit, ledger=ledger, replicates=1, progress=note_stage)
-    right = refused(BudgetExceeded, playing)
+    right = refused(BudgetExceededError, playing)
     expect(right and not stages, seen=f"refused: {right}; played: {stages}", expected="refusal")
     excess = len(ledger.receipts) - len(before)
     expect(ledger.receipts == before, seen=f"{excess} receipts were left", expected="no trace")

@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any
 
 from kerchief.audits.specimens import SPECIMENS, Specimen
-from kerchief.checks.case import Case, accepts, other_words, small_home
 from kerchief.checks.environment import WorldCase
 from kerchief.checks.errors import Law, Report, examine
 from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
 from kerchief.checks.mechanism import MechanismCase
+from kerchief.checks.mechanism_names import noise_drawn_is_the_word_printed
+from kerchief.checks.policy_fixture import PolicyFixture, accepts, other_words, small_home
 from kerchief.checks.protocol import privatizer_cases
-from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
 from kerchief.core.validate import one_of
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.registry import MECHANISMS
-from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms
+from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, PrivacyBudget
 from kerchief.policies.registry import actions_of
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privatizers import TRUSTS
@@ -75,11 +75,11 @@ def check(
         environment: the world to play in; by default a small copy of the bandit's home.
         expected_failures: laws that are known to fail, each with the reason; one that holds after
             all is a failure.
-        raises: whether broken laws raise `CheckFailed`.
+        raises: whether broken laws raise `CheckFailedError`.
 
     Raises:
-        InvalidValue: a policy came without its environment, the subject does not have these trusts,
-            or nothing here fits it.
+        InvalidValueError: a policy came without its environment, the subject does not have these
+            trusts, or nothing here fits it.
 
     >>> from kerchief.privacy import MemoryLedger
     >>> check(MemoryLedger).kept
@@ -90,7 +90,9 @@ def check(
         one_of("trust", trust, tuple(TRUSTS))
     for case, laws in _find_cases(subject, trusts, environment, thorough):
         if trusts and laws in (ENVIRONMENT_LAWS, MECHANISM_LAWS, LEDGER_LAWS):
-            raise InvalidValue(f"trust is {trusts[0]!r}, and only bandits have one; leave it out")
+            raise InvalidValueError(
+                f"trust is {trusts[0]!r}, and only bandits have one; leave it out"
+            )
         selected = [law for law in laws if thorough or law.cheap]
         report += examine(case, selected, expected_failures=expected_failures)
     return report.require() if raises else report
@@ -122,13 +124,15 @@ def _find_cases(
         case Specimen():
             yield MechanismCase(noise=subject.make(*_EPSILON_DELTA)), MECHANISM_LAWS
         case _ if _is_unusable_class(subject):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{subject.__name__} is a class of neither bandits, noises nor ledgers; give a "
                 "world that is built"
             )
         case _ if _is_policy(subject):
             if world is None:
-                raise InvalidValue("environment is None; give the one the policy was built for")
+                raise InvalidValueError(
+                    "environment is None; give the one the policy was built for"
+                )
             entry = _build_entry(type(subject), lambda problem, mode, terms=None: subject, world)
             name = type(subject).__name__
             yield from _find_bandit_cases(name, entry, trusts, world, thorough, resizable=False)
@@ -139,7 +143,7 @@ def _find_cases(
         case _ if callable(subject):
             yield Ledgers(open=subject), LEDGER_LAWS
         case _:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"a {type(subject).__name__} is no bandit, world, noise or ledger; give one of them"
             )
 
@@ -147,7 +151,7 @@ def _find_cases(
 def _resolve_name(name: str) -> Any:
     """Look up a bandit, world, noise or trust by its registered name."""
     if name in MECHANISMS and name not in SPECIMENS:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name!r} is a noise without a specimen, which laws and audits look at; enter "
             "one with kerchief.audits.specimens.SPECIMENS.add"
         )
@@ -173,7 +177,7 @@ def _build_noise(kind: Any) -> Any:
     needs = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     for name in needs:
         if name not in _FACTS:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{kind.__name__} needs {name!r}, and only {', '.join(_FACTS)} are known here; "
                 "give a noise that is built"
             )
@@ -202,7 +206,7 @@ def _find_bandit_cases(
     options: Any = {"environment": world, "resizable": resizable}
     for trust in trusts or entry.trusts:
         one_of("trust", trust, entry.trusts)
-        case = Case.of(name, entry, trust, **options)
+        case = PolicyFixture.of(name, entry, trust, **options)
         if trusts or registered or accepts(case):
             yield case, BANDIT_LAWS
             for variant in other_words(case) if thorough else ():
@@ -213,7 +217,7 @@ def _wrap_factory(kind: Any) -> Callable[..., AnyPolicy]:
     """Wrap a factory so that it gets the report distribution if it takes one."""
     needs_channel = "channel" in inspect.signature(kind.of).parameters
 
-    def make(problem: Any, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+    def make(problem: Any, mode: Mode, terms: PrivacyBudget | None = None) -> AnyPolicy:
         channel = None if terms is None else terms.channel
         options = {"channel": channel} if needs_channel and channel is not None else {}
         policy: AnyPolicy = kind.of(problem, mode=mode, **options)
@@ -236,7 +240,7 @@ def _build_entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEn
         trusts=tuple(TRUSTS),
         parent=kind.__name__,
         home=_HOME_NAMES[kind.feedback],
-        promised=make,
+        build_with_budget=make,
         noises={},
         deployable=False,
     )

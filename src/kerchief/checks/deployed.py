@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, by_reports, policy_of
 from kerchief.checks.deviations import pure_epsilon
 from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.leakage import charged_multiplier
+from kerchief.checks.policy_fixture import SEED, PolicyFixture, by_reports, policy_of
 from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fits_scale
 from kerchief.core.contracts import Stops
-from kerchief.core.errors import BudgetExceeded
+from kerchief.core.errors import BudgetExceededError
 from kerchief.policies.context_free.base import LOSS
 from kerchief.privacy import RandomizedResponse, Trust
 from kerchief.roles.context_free import unit_of
@@ -42,13 +42,13 @@ _FACTORS = (1.0, 3 / 2, 2 / 3)
 _EXPECTED_VERDICT = [True, False, False]
 
 
-def _hears_one_number(case: Case) -> bool:
+def _hears_one_number(case: PolicyFixture) -> bool:
     """Whether it hears one number of each user: all that a device can be asked for."""
     return by_reports(case) and all(query.size == 1 for query in policy_of(case).queries.values())
 
 
 @law(when=_hears_one_number)
-def deployed_parties_agree_with_the_simulation(case: Case) -> None:
+def deployed_parties_agree_with_the_simulation(case: PolicyFixture) -> None:
     """A server learns as the simulated one; a device's exact reports have the law charged for them.
 
     The server, with three questions open that are answered in turned order, comes to the same
@@ -66,7 +66,7 @@ def deployed_parties_agree_with_the_simulation(case: Case) -> None:
         _expect_refusal(case, deployment)
 
 
-def _build_deployment(case: Case) -> Deployment:
+def _build_deployment(case: PolicyFixture) -> Deployment:
     bandit, problem = case.arranged(), case.problem
     promise = dataclasses.replace(case.promise(), rounds=problem.horizon)
     rule = {"window_s": 0, "jitter_s": 0, "default": None}
@@ -74,7 +74,7 @@ def _build_deployment(case: Case) -> Deployment:
     return assembled(bandit, problem, promise, {}, options)
 
 
-def _expect_same_learner(case: Case, deployment: Deployment) -> None:
+def _expect_same_learner(case: PolicyFixture, deployment: Deployment) -> None:
     policy: Any = deployment.policy
     rng = np.random.default_rng(SEED)
     with contextlib.closing(SQLiteStore.memory()) as store:
@@ -168,7 +168,7 @@ def _fits_law(
     return fits_deviation(errors, charged_multiplier(event) * query.sensitivity / factor)
 
 
-def _expect_same_device(case: Case, deployment: Deployment) -> None:
+def _expect_same_device(case: PolicyFixture, deployment: Deployment) -> None:
     task, policy = deployment.task, deployment.policy
     device_source, reference_source = (np.random.default_rng(SEED).bytes for _ in range(2))
     device, action = case.device(task, source=device_source), first_action(policy)
@@ -197,7 +197,7 @@ def _encode_answer(deployment: Deployment, action: Any, losses: Floats) -> Float
     return np.asarray(query.encode(number), np.float64)
 
 
-def _expect_one_charge(case: Case, deployment: Deployment) -> None:
+def _expect_one_charge(case: PolicyFixture, deployment: Deployment) -> None:
     promise = deployment.guarantee
     budget = Budget(epsilon=2.1 * promise.epsilon, delta=3 * promise.delta)
     device, losses = (
@@ -205,7 +205,7 @@ def _expect_one_charge(case: Case, deployment: Deployment) -> None:
         np.zeros_like(_make_losses(deployment.policy)),
     )
     for number, bills in ((0, 1), (0, 1), (1, 2), (2, 2)):
-        is_refused = refused(BudgetExceeded, partial(_request_report, device, number, losses))
+        is_refused = refused(BudgetExceededError, partial(_request_report, device, number, losses))
         is_paid = math.isclose(device.spent().epsilon, bills * promise.epsilon)
         observed = f"epsilon {device.spent().epsilon} for {bills} questions; refused: {is_refused}"
         expect(
@@ -215,7 +215,7 @@ def _expect_one_charge(case: Case, deployment: Deployment) -> None:
         )
 
 
-def _expect_refusal(case: Case, deployment: Deployment) -> None:
+def _expect_refusal(case: PolicyFixture, deployment: Deployment) -> None:
     short_guarantee = dataclasses.replace(
         deployment.guarantee, epsilon=deployment.guarantee.epsilon * 2 / 3
     )
@@ -223,7 +223,7 @@ def _expect_refusal(case: Case, deployment: Deployment) -> None:
         begin = partial(
             case.asker, dataclasses.replace(deployment, guarantee=short_guarantee), store=store
         )
-        is_refused = refused(BudgetExceeded, begin)
+        is_refused = refused(BudgetExceededError, begin)
         observed = f"refused: {is_refused}; begun: {store.tasks()}"
         expect(
             is_refused and not store.tasks(),

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.audits.neighbours import contribution
-from kerchief.checks.case import SEED, Case, policy_of
+from kerchief.checks.policy_fixture import SEED, PolicyFixture, policy_of
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Example
 from kerchief.core.random import Stream
@@ -216,7 +216,7 @@ def _select_points(query: Any, points: Callable[[int], list[Floats]]) -> list[Fl
 
 # Tracing what a bandit records takes long, and two laws ask for it.
 @lru_cache(maxsize=8)
-def answered(case: Case) -> dict[str, tuple[Any, Domain]]:
+def answered(case: PolicyFixture) -> dict[str, tuple[Any, Domain]]:
     """Find the query and the domain of records for each privatizer of a case."""
     privatizers = case.arranged().privatizers
     return {
@@ -225,7 +225,7 @@ def answered(case: Case) -> dict[str, tuple[Any, Domain]]:
     }
 
 
-def _find_domain(case: Case, name: str, query: Any) -> Domain:
+def _find_domain(case: PolicyFixture, name: str, query: Any) -> Domain:
     """The domain of the records that a bandit sends in answer to a query."""
     problem: Any = case.problem
     policy: Any = policy_of(case)
@@ -248,7 +248,7 @@ def _build_loss_domain(policy: Any, low: float, high: float) -> Cube:
     return Cube(size=size, low=low, high=high, answer=answer)
 
 
-def _find_weight_shape(case: Case, name: str) -> tuple[int, ...] | None:
+def _find_weight_shape(case: PolicyFixture, name: str) -> tuple[int, ...] | None:
     """The shape of a record's weight; None where the record leaves it out. Nothing is played."""
     problem: Any = case.problem
     policy: Any = policy_of(case)

@@ -13,18 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, asks
 from kerchief.checks.domains import Cube, farthest
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import most_moved, summed
-from kerchief.checks.player import Hand, hand_of
+from kerchief.checks.policy_fixture import SEED, PolicyFixture, asks
+from kerchief.checks.reference_runner import ReferenceRunner, hand_of
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Stops
 from kerchief.core.phases import Phase, PhasePolicy, learn
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
-from kerchief.roles.arrange import Arranged
+from kerchief.roles.protected_policy import ProtectedPolicy
 from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, phases_of
@@ -36,7 +36,7 @@ _CLIENTS = 128
 
 
 @law(when=asks)
-def the_learner_sees_releases_alone(case: Case) -> None:
+def the_learner_sees_releases_alone(case: PolicyFixture) -> None:
     """What the learner knows after a round, or a phase, is what its releases make of its state.
 
     The real engine is watched from one round to the next: state, regret and the number of releases
@@ -47,7 +47,7 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         _expect_states_of_phases(case)
         return
     hand = hand_of(case, seed=SEED)
-    scene = case.scene(Arranged(policy=hand.policy, privatizers=hand.privatizers))
+    scene = case.scene(ProtectedPolicy(policy=hand.policy, privatizers=hand.privatizers))
     carry = jax.tree.map(np.array, loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
     for round in range(_ROUNDS):
         carry = _expect_by_hand(case, scene, hand, carry, round)
@@ -57,7 +57,9 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         _expect_by_hand(case, scene, hand, rest, last)
 
 
-def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) -> Any:
+def _expect_by_hand(
+    case: PolicyFixture, scene: Any, hand: ReferenceRunner, carry: Any, round: int
+) -> Any:
     after = _advance(case, scene, carry, round, 1)
     _copy_replicate(hand, carry)
     turn = hand.turn(round)
@@ -71,14 +73,14 @@ def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) 
     return after
 
 
-def _advance(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
+def _advance(case: PolicyFixture, scene: Any, carry: Any, round: int, length: int) -> Any:
     step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
     # The engine takes its input's memory over, so it is given a copy.
     after = step(scene, jax.tree.map(np.array, carry), jnp.int32(round))
     return jax.tree.map(np.array, after)
 
 
-def _copy_replicate(hand: Hand, carry: Any) -> None:
+def _copy_replicate(hand: ReferenceRunner, carry: Any) -> None:
     """Copy the state of the engine's only replicate into the hand."""
     replicate = jax.tree.map(lambda leaf: leaf[0], carry)
     hand.state, hand.model, hand.world = replicate.state, replicate.model, replicate.world
@@ -87,14 +89,14 @@ def _copy_replicate(hand: Hand, carry: Any) -> None:
     hand.used = {name: int(count) for name, count in replicate.used.items()}
 
 
-def phase_scene(case: Case, made: Arranged, world: Any = None) -> PhaseScene:
+def phase_scene(case: PolicyFixture, made: ProtectedPolicy, world: Any = None) -> PhaseScene:
     """Build what the engine plays phase by phase."""
     policy: Any = made.policy
     population: Any = world or case.environment
     return PhaseScene.of(policy, made.privatizers, population, SEED)
 
 
-def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
+def phase_after(case: PolicyFixture, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
     """Play one more phase of all replicates."""
     return case.play_phase(scene, carry, jax.tree.map(jnp.int32, phase))
 
@@ -104,7 +106,7 @@ def begun(scene: PhaseScene, copies: int) -> Any:
     return phases.begin(scene, jnp.arange(copies, dtype=jnp.uint32))
 
 
-def _expect_states_of_phases(case: Case) -> None:
+def _expect_states_of_phases(case: PolicyFixture) -> None:
     bandit: Any = case.arranged()
     scene = phase_scene(case, bandit)
     carry = begun(scene, case.size.width)
@@ -134,7 +136,7 @@ def _learn_from_release(
 
 
 @law(when=lambda case: case.feedback == "phases" and asks(case))
-def one_client_moves_one_release(case: Case) -> None:
+def one_client_moves_one_release(case: PolicyFixture) -> None:
     """A client with other rewards moves the release of its phase by the sensitivity, and no other.
 
     The two clients are those whose answers lie farthest apart, of many who saw the best, the worst
@@ -145,7 +147,7 @@ def one_client_moves_one_release(case: Case) -> None:
     bandit: Any = case.arranged()
     first, second, third = phases_of(bandit.policy, bandit.privatizers)[:3]
     privatizers = {name: summed(privatizer) for name, privatizer in bandit.privatizers.items()}
-    bandit = Arranged(policy=bandit.policy, privatizers=privatizers)
+    bandit = ProtectedPolicy(policy=bandit.policy, privatizers=privatizers)
     usual = phase_scene(case, bandit)
     start = begun(usual, case.size.width)
     after_first = phase_after(case, usual, start, first)

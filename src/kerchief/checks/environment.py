@@ -18,14 +18,20 @@ from jax import Array
 from kerchief.checks.errors import expect, law, refused, same
 from kerchief.checks.protocol import clock_at
 from kerchief.checks.statistics import hoeffding
-from kerchief.core.contracts import Arms, Considers
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Arms, WorstCaseAdversary
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import CONTEXTS, NOISES, make_environment
-from kerchief.environments.ahead import Handed, Offer, can_be_handed, handing, offered
+from kerchief.environments.ahead import (
+    PrecomputedContexts,
+    PrecomputedTruth,
+    can_be_handed,
+    handing,
+    offered,
+)
 from kerchief.environments.population import Population
 from kerchief.simulation.run import AnyEnvironment
 
@@ -300,7 +306,9 @@ def handed_arms_change_nothing(world: WorldCase) -> None:
                 jax.tree.map(lambda leaf, at=round: leaf[at], history.arms),
             )
             best = environment.best(history.truth, arms, clock)
-            reduced_truth = Handed(truth=rest, offer=Offer(arms=arms, judged=best))
+            reduced_truth = PrecomputedTruth(
+                truth=rest, offer=PrecomputedContexts(arms=arms, judged=best)
+            )
             action = _list_actions(environment, arms)[-1]
             at = _Dice.of(seed=9, replicate=0).at(REWARD, round=round)
             rewards = [
@@ -316,9 +324,9 @@ def handed_arms_change_nothing(world: WorldCase) -> None:
                 seen=f"a regret of {regret}",
                 expected=expected_regret,
             )
-            if isinstance(environment, Considers):
+            if isinstance(environment, WorstCaseAdversary):
                 arm_stream = _Dice.of(seed=9, replicate=0).at(ARMS, round=round)
-                sets = Handed(
+                sets = PrecomputedTruth(
                     truth=rest, offer=offered(environment, history.truth, clock, arm_stream)
                 )
                 full_choice, reduced_choice = (
@@ -347,8 +355,8 @@ def problem_is_public_and_consistent(world: WorldCase) -> None:
 
 @law(when=lambda world: world.make is not None, cheap=True)
 def bad_values_are_refused(world: WorldCase) -> None:
-    """The factory answers impossible values with InvalidValue."""
+    """The factory answers impossible values with InvalidValueError."""
     make: Any = world.make
     for option, value in ((option, value) for option, values in _BAD.items() for value in values):
-        right = refused(InvalidValue, partial(make, **{"arms": _ARMS, option: value}))
-        expect(right, seen=f"{option} {value} is accepted", expected="InvalidValue")
+        right = refused(InvalidValueError, partial(make, **{"arms": _ARMS, option: value}))
+        expect(right, seen=f"{option} {value} is accepted", expected="InvalidValueError")

@@ -1,7 +1,7 @@
 """Laws, and what came of holding a subject to them: law by law what was seen, and what expected.
 
-`CheckFailed` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError too,
-so that test runners show it as a failed test rather than as a crash.
+`CheckFailedError` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError
+too, so that test runners show it as a failed test rather than as a crash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kerchief.core.precision import double_precision
 S = TypeVar("S")
 
 
-class Broken(Exception):
+class BrokenLawError(Exception):
     """Raised inside a law: what was seen, and what was expected."""
 
     def __init__(self, *, seen: object, expected: object) -> None:
@@ -42,11 +42,11 @@ class Failure:
         return f"[{self.law}] seen: {self.seen}; expected: {self.expected}"
 
 
-class CheckFailed(KerchiefError, AssertionError):
+class CheckFailedError(KerchiefError, AssertionError):
     """Laws are broken; `failures` holds each of them.
 
     >>> fault = Failure(law="masked arms are never chosen", seen="arm 2", expected="arm 0")
-    >>> print(CheckFailed("linucb under local", [fault]))
+    >>> print(CheckFailedError("linucb under local", [fault]))
     linucb under local breaks 1 law:
       [masked arms are never chosen] seen: arm 2; expected: arm 0
     """
@@ -61,10 +61,10 @@ class CheckFailed(KerchiefError, AssertionError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Law(Generic[S]):
-    """A named check of one kind of subject; calling it returns nothing or raises CheckFailed.
+    """A named check of one kind of subject; calling it returns nothing or raises CheckFailedError.
 
-    Its body raises `Broken`; `when` says which subjects it is about. A cheap one looks without
-    playing, so that it is for every subject every day.
+    Its body raises `BrokenLawError`; `when` says which subjects it is about. A cheap one looks
+    without playing, so that it is for every subject every day.
     """
 
     name: str
@@ -90,10 +90,10 @@ class Law(Generic[S]):
         # The subject is foreign code: whatever it raises breaks the law that it was held to.
         except Exception as error:
             observed, expected = f"{type(error).__name__}: {error}", "no error"
-            if isinstance(error, Broken):
+            if isinstance(error, BrokenLawError):
                 observed, expected = error.seen, error.expected
             fault = Failure(law=self.name, seen=observed, expected=expected)
-            raise CheckFailed(str(subject), [fault]) from error
+            raise CheckFailedError(str(subject), [fault]) from error
 
 
 def law(
@@ -111,7 +111,7 @@ def laws_of(*bodies: Callable[[S], None], cheap: bool = False) -> tuple[Law[S], 
 def expect(holds: object, *, seen: object, expected: object) -> None:
     """Raise Broken unless `holds`."""
     if not bool(holds):
-        raise Broken(seen=seen, expected=expected)
+        raise BrokenLawError(seen=seen, expected=expected)
 
 
 def refused(kind: type[KerchiefError], act: Callable[[], object]) -> bool:
@@ -191,11 +191,11 @@ class Report:
         return "\n".join(lines)
 
     def require(self) -> Report:
-        """The report itself, if nothing is broken; else CheckFailed with every failure."""
+        """The report itself, if nothing is broken; else CheckFailedError with every failure."""
         if self.kept:
             return self
         names = dict.fromkeys(outcome.subject for outcome in self.failures)
-        raise CheckFailed(", ".join(names), self.failures)
+        raise CheckFailedError(", ".join(names), self.failures)
 
 
 def _format_outcome(outcome: Outcome) -> str:
@@ -232,7 +232,7 @@ def _judge(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, s
     """Return the result of a law, what was observed and what was expected."""
     try:
         law(subject)
-    except CheckFailed as failed:
+    except CheckFailedError as failed:
         (fault,) = failed.failures
         if excuse is not None:
             return "excused", excuse, ""

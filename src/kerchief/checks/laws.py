@@ -16,17 +16,17 @@ from kerchief.checks import (
     environment,
     learning,
     mechanism,
+    mechanism_names,
     policy,
     privacy_laws,
     privatizer,
     twins,
-    words,
     worst,
 )
-from kerchief.checks.case import Case
 from kerchief.checks.environment import WorldCase
 from kerchief.checks.errors import Law
 from kerchief.checks.mechanism import MechanismCase
+from kerchief.checks.policy_fixture import PolicyFixture
 from kerchief.checks.protocol import PrivatizerCase
 
 
@@ -40,8 +40,8 @@ def _collect_laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
     )
 
 
-BANDIT_LAWS: tuple[Law[Case], ...] = _collect_laws(
-    policy, privacy_laws, bills, worst, words, engines, deployed, learning
+BANDIT_LAWS: tuple[Law[PolicyFixture], ...] = _collect_laws(
+    policy, privacy_laws, bills, worst, mechanism_names, engines, deployed, learning
 )
 ENVIRONMENT_LAWS: tuple[Law[WorldCase], ...] = _collect_laws(environment)
 MECHANISM_LAWS: tuple[Law[MechanismCase], ...] = _collect_laws(mechanism)

@@ -13,8 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.case import Case, asks, by_totals, play, played, policy_of, private
 from kerchief.checks.errors import expect, law
+from kerchief.checks.policy_fixture import (
+    PolicyFixture,
+    asks,
+    by_totals,
+    play,
+    played,
+    policy_of,
+    private,
+)
 from kerchief.checks.statistics import ERROR, Floats, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
 from kerchief.mechanisms.binomial import Binomial
@@ -26,7 +34,7 @@ from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
-from kerchief.roles.arrange import Arranged, terms_of
+from kerchief.roles.protected_policy import ProtectedPolicy, terms_of
 from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
@@ -35,13 +43,13 @@ _COPIES, _STEP, _STEPS = 256, 25, 8
 _UNSUMMED = (PrivUnitG, Shortlist, Compass, OneBit)
 
 
-def _has_exact_parent(case: Case) -> bool:
+def _has_exact_parent(case: PolicyFixture) -> bool:
     """Not greedy play in a population: without a width, rounding breaks ties in another way."""
     return asks(case) and not (case.feedback == "phases" and case.name == "greedy")
 
 
 @law(when=_has_exact_parent)
-def without_noise_it_is_its_parent(case: Case) -> None:
+def without_noise_it_is_its_parent(case: PolicyFixture) -> None:
     """With noise of deviation zero it plays as its non-private parent on the same schedule does.
 
     Up to rounding: 1e-4 of regret in every replicate, and a millionth of the rounds. The parent's
@@ -55,16 +63,17 @@ def without_noise_it_is_its_parent(case: Case) -> None:
     own = case.entry.parent == case.name or case.entry.parent not in set(POLICIES)
     parent = case.entry if own else POLICIES[case.entry.parent]
     regret = _measure_regret(
-        case, Arranged(policy=_build_policy(case, case.entry, mode, quiet), privatizers=quiet)
+        case,
+        ProtectedPolicy(policy=_build_policy(case, case.entry, mode, quiet), privatizers=quiet),
     )
     parent_regret = _measure_regret(
-        case, Arranged(policy=_build_policy(case, parent, mode, plain), privatizers=plain)
+        case, ProtectedPolicy(policy=_build_policy(case, parent, mode, plain), privatizers=plain)
     )
     gap, room = float(np.abs(regret - parent_regret).max()), max(1e-4, 1e-6 * case.size.horizon)
     expect(gap <= room, seen=f"regrets differ by up to {gap}", expected="those of the parent")
 
 
-def _build_policy(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
+def _build_policy(case: PolicyFixture, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
     """Build the policy with the public facts of silent noise."""
     terms = terms_of(case.promise())
     for privatizer in privatizers.values() if case.feedback == "reports" else ():
@@ -73,13 +82,13 @@ def _build_policy(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -
     return entry.build(case.problem, mode, terms if has_terms else None)
 
 
-def _measure_regret(case: Case, bandit: Arranged) -> Floats:
+def _measure_regret(case: PolicyFixture, bandit: ProtectedPolicy) -> Floats:
     free = dataclasses.replace(case, trust=str(Trust.NONE)).promise()
     return play(case, bandit, ledger=MemoryLedger(free)).run.regret
 
 
 @law(when=lambda case: case.entry.home is not None)
-def beats_uniform_play(case: Case) -> None:
+def beats_uniform_play(case: PolicyFixture) -> None:
     """On its home its regret is below uniform play's, by a paired t test at level 1e-6.
 
     One whose aim is the best arm names it more often than a guess would (exact binomial, 1e-6).
@@ -88,7 +97,7 @@ def beats_uniform_play(case: Case) -> None:
     about seven of its standard errors over 64 replicates may fail.
     """
     entry, world = POLICIES["uniform"], case.environment
-    yardstick = Case.of("uniform", entry, str(Trust.NONE), environment=world)
+    yardstick = PolicyFixture.of("uniform", entry, str(Trust.NONE), environment=world)
     run = played(case, epsilon=20.0).run
     if case.entry.aim == "best arm":
         _expect_names_the_best(run, case.problem.arms)
@@ -109,7 +118,7 @@ def _expect_names_the_best(run: Run, arms: int) -> None:
 
 
 @law(when=private)
-def more_privacy_does_not_help(case: Case) -> None:
+def more_privacy_does_not_help(case: PolicyFixture) -> None:
     """Regret at epsilon 0.5 is not below regret at epsilon 20, by a paired t test at level 1e-6.
 
     If the two are equal in law, it errs with probability 1e-6.
@@ -121,7 +130,7 @@ def more_privacy_does_not_help(case: Case) -> None:
 
 
 @law(when=lambda case: by_totals(case) and hasattr(policy_of(case), "confidence"))
-def confidence_sets_cover_the_truth(case: Case) -> None:
+def confidence_sets_cover_the_truth(case: PolicyFixture) -> None:
     """In theory mode the truth leaves the posted set, at any time, as rarely as promised.
 
     Exact binomial test over 256 runs, where releases come after every round. If the promise holds,
@@ -139,7 +148,7 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
     expect(fair, seen=observed, expected=f"a chance of {promised} (exact binomial, {ERROR})")
 
 
-def _find_misses(case: Case, bandit: Any) -> NDArray[np.bool_] | None:
+def _find_misses(case: PolicyFixture, bandit: Any) -> NDArray[np.bool_] | None:
     """Whether each run's posted set, read every few rounds, ever missed; None without sets."""
     policy, scene = bandit.policy, case.scene(bandit)
     first = policy.publish(policy.init({n: p.outlook for n, p in scene.privatizers.items()}))

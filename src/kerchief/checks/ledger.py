@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from kerchief.checks.errors import expect, laws_of
 from kerchief.core.errors import (
-    BudgetExceeded,
-    CapacityExceeded,
-    InvalidValue,
+    BudgetExceededError,
+    CapacityExceededError,
+    InvalidValueError,
     KerchiefError,
-    UnsupportedEvent,
+    UnsupportedEventError,
 )
 from kerchief.privacy import (
     Cohort,
@@ -75,7 +75,7 @@ def nothing_costs_nothing(ledgers: Ledgers) -> None:
 
 def no_privacy_costs_everything(ledgers: Ledgers) -> None:
     """NonPrivate is refused by every promise, and costs infinity where nothing is promised."""
-    _expect_raises(BudgetExceeded, ledgers.open(_BUDGET), NonPrivate())
+    _expect_raises(BudgetExceededError, ledgers.open(_BUDGET), NonPrivate())
     free = ledgers.open(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
     free.charge(NonPrivate(), cohort=_ALL)
     expect(_get_epsilon(free) == math.inf, seen=_get_epsilon(free), expected=math.inf)
@@ -86,7 +86,7 @@ def unknown_events_are_refused_at_any_depth(ledgers: Ledgers) -> None:
     deep = Composed(events=(_FULL, Repeated(event=Composed(events=(_Unheard(),)), count=2)))
     for event in (_Unheard(), Repeated(event=_Unheard(), count=3), deep):
         for budget in (_BUDGET, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)):
-            _expect_raises(UnsupportedEvent, ledgers.open(budget), event)
+            _expect_raises(UnsupportedEventError, ledgers.open(budget), event)
 
 
 def order_of_charges_is_irrelevant(ledgers: Ledgers) -> None:
@@ -144,11 +144,11 @@ def more_charges_never_cost_less(ledgers: Ledgers) -> None:
 
 
 def refusal_leaves_no_trace(ledgers: Ledgers) -> None:
-    """After BudgetExceeded the ledger is as it was, and still serves what fits."""
+    """After BudgetExceededError the ledger is as it was, and still serves what fits."""
     ledger = ledgers.open(_BUDGET)
     ledger.charge(_PARTS[0], cohort=_EARLY)
-    _expect_raises(BudgetExceeded, ledger, _FULL)
-    _expect_raises(BudgetExceeded, ledger, Repeated(event=_PARTS[0], count=50))
+    _expect_raises(BudgetExceededError, ledger, _FULL)
+    _expect_raises(BudgetExceededError, ledger, Repeated(event=_PARTS[0], count=50))
     ledger.charge(_FULL, cohort=_LATE)
 
 
@@ -156,7 +156,7 @@ def bills_are_paid_whole_or_not_at_all(ledgers: Ledgers) -> None:
     """A bill whose last line does not fit leaves no line; one that fits, one receipt per line."""
     ledger = ledgers.open(_BUDGET)
     lines = [Charge(event=_PARTS[0], cohort=_EARLY), Charge(event=_PARTS[1], cohort=_LATE)]
-    for last, kind in ((_FULL, BudgetExceeded), (_Unheard(), UnsupportedEvent)):
+    for last, kind in ((_FULL, BudgetExceededError), (_Unheard(), UnsupportedEventError)):
         bill = [*lines, Charge(event=last, cohort=_ALL)]
         _expect_raises(kind, ledger, partial(ledger.charge_all, bill))
     receipts = tuple(ledger.charge_all(lines))
@@ -171,12 +171,12 @@ def settling_only_lowers_and_only_once(ledgers: Ledgers) -> None:
     ledger = ledgers.open(_BUDGET)
     receipt = ledger.charge(_PARTS[2], cohort=_ALL, capacity=4)
     dear = _get_epsilon(ledger)
-    _expect_raises(CapacityExceeded, ledger, lambda: ledger.settle(receipt, used=5))
+    _expect_raises(CapacityExceededError, ledger, lambda: ledger.settle(receipt, used=5))
     ledger.settle(receipt, used=2)
     cheap = _get_epsilon(ledger)
     expect(cheap < dear, seen=f"{cheap} after settling, {dear} before", expected="less")
     for count in (0, 1, 2, 4):
-        _expect_raises(InvalidValue, ledger, partial(ledger.settle, receipt, used=count))
+        _expect_raises(InvalidValueError, ledger, partial(ledger.settle, receipt, used=count))
 
 
 def charges_come_first(ledgers: Ledgers) -> None:
@@ -191,7 +191,7 @@ def charges_come_first(ledgers: Ledgers) -> None:
         Receipt(number=0, event=_PARTS[0], cohort=_ALL, capacity=9),
     )
     for forgery in forged:
-        _expect_raises(InvalidValue, ledger, partial(ledger.settle, forgery, used=0))
+        _expect_raises(InvalidValueError, ledger, partial(ledger.settle, forgery, used=0))
 
 
 def written_ledgers_read_back(ledgers: Ledgers) -> None:
@@ -250,7 +250,7 @@ def _admits(ledgers: Ledgers, *bills: tuple[int, float]) -> bool:
     try:
         for count, epsilon in bills:
             ledger.charge(RandomizedResponse(epsilon=epsilon), cohort=_ALL, capacity=count)
-    except BudgetExceeded:
+    except BudgetExceededError:
         return False
     return True
 

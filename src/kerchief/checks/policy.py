@@ -15,9 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, asks, by_rounds, by_totals, play, played, policy_of
 from kerchief.checks.errors import expect, expect_frozen, law, same
-from kerchief.checks.player import (
+from kerchief.checks.policy_fixture import (
+    SEED,
+    PolicyFixture,
+    asks,
+    by_rounds,
+    by_totals,
+    play,
+    played,
+    policy_of,
+)
+from kerchief.checks.reference_runner import (
     TURNS,
     Turn,
     hand_of,
@@ -28,14 +37,14 @@ from kerchief.checks.player import (
 )
 from kerchief.core.contracts import Arms, Clock, Tree
 from kerchief.core.random import POLICY, Stream
-from kerchief.environments import OwnModels, make_environment
+from kerchief.environments import DisjointModels, make_environment
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.channels import channel_of
 from kerchief_wire.model import Model, Numbers
 
 
 @law(cheap=True)
-def config_is_the_same_built_again(case: Case) -> None:
+def config_is_the_same_built_again(case: PolicyFixture) -> None:
     """Built twice from the same public facts, a policy has the same numbers, in both modes.
 
     That is all that roles in different places share: a task holds the facts, not the policy.
@@ -49,7 +58,7 @@ def config_is_the_same_built_again(case: Case) -> None:
 
 
 @law(when=by_rounds)
-def run_continues_from_a_restored_state(case: Case) -> None:
+def run_continues_from_a_restored_state(case: PolicyFixture) -> None:
     """With state and model from the wire, and a fresh policy, the rest of a run is the same."""
     turns = kept_turns(case)
     hand = hand_of(case, seed=1)
@@ -76,7 +85,7 @@ def _pass_over_wire(tree: Tree) -> Tree:
 
 
 @law(cheap=True)
-def keyword_only_and_frozen(case: Case) -> None:
+def keyword_only_and_frozen(case: PolicyFixture) -> None:
     """A policy is a frozen dataclass that takes its parameters by keyword alone."""
     kind: Any = type(policy_of(case))
     expect_frozen(kind)
@@ -86,7 +95,7 @@ def keyword_only_and_frozen(case: Case) -> None:
 
 
 @law(cheap=True)
-def documented(case: Case) -> None:
+def documented(case: PolicyFixture) -> None:
     """Its module names the entry's source, and class, methods and entry are described."""
     kind, entry = type(policy_of(case)), case.entry
     expect(entry.summary and entry.source, seen=entry, expected="a summary and a source")
@@ -103,7 +112,7 @@ def documented(case: Case) -> None:
 
 
 @law(when=by_rounds)
-def inputs_are_never_edited(case: Case) -> None:
+def inputs_are_never_edited(case: PolicyFixture) -> None:
     """Arms, rewards, states, models and releases come read-only and are unchanged afterwards."""
     hand = hand_of(case, seed=1)
     for round in range(TURNS):
@@ -113,7 +122,7 @@ def inputs_are_never_edited(case: Case) -> None:
 
 
 @law(when=by_rounds)
-def models_are_snapshots(case: Case) -> None:
+def models_are_snapshots(case: PolicyFixture) -> None:
     """A model that was posted does not change when later ones are."""
     turns = kept_turns(case)
     changed = [i for i, turn in enumerate(turns) if not same(read_only(turn.posted), turn.model)]
@@ -121,7 +130,7 @@ def models_are_snapshots(case: Case) -> None:
 
 
 @law()
-def same_seed_same_run(case: Case) -> None:
+def same_seed_same_run(case: PolicyFixture) -> None:
     """Two runs at one seed agree in every bit, whatever global generators do in between."""
     if by_rounds(case):
         turns = [_run_disturbed(turns_by_hand, case, disturbance) for disturbance in (1, 2)]
@@ -130,7 +139,9 @@ def same_seed_same_run(case: Case) -> None:
     expect(same(again, played(case).run.regret), seen="another regret", expected="the same bits")
 
 
-def _run_disturbed(run: Callable[[Case], Any], case: Case, disturbance: int) -> Any:
+def _run_disturbed(
+    run: Callable[[PolicyFixture], Any], case: PolicyFixture, disturbance: int
+) -> Any:
     state = np.random.get_state()  # noqa: NPY002 - the global generator is what is tested
     try:
         np.random.seed(disturbance)  # noqa: NPY002
@@ -140,7 +151,7 @@ def _run_disturbed(run: Callable[[Case], Any], case: Case, disturbance: int) -> 
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
-def update_and_publish_draw_nothing(case: Case) -> None:
+def update_and_publish_draw_nothing(case: PolicyFixture) -> None:
     """Releases replayed into a fresh state, with no device at all, give the same models."""
     turns, hand = kept_turns(case), hand_of(case, seed=2)
     for round, turn in enumerate(turns):
@@ -151,7 +162,7 @@ def update_and_publish_draw_nothing(case: Case) -> None:
 
 
 @law()
-def replicates_are_isolated(case: Case) -> None:
+def replicates_are_isolated(case: PolicyFixture) -> None:
     """With other replicates beside it, a replicate's regret is the same in every bit."""
     half = case.size.width // 2
     alone, shifted = played(case).run.regret, play(case, first_replicate=half).run.regret
@@ -160,7 +171,7 @@ def replicates_are_isolated(case: Case) -> None:
 
 
 @law()
-def one_replicate_is_a_slice_of_many(case: Case) -> None:
+def one_replicate_is_a_slice_of_many(case: PolicyFixture) -> None:
     """Run alone, a replicate has the regret it has among many, up to float32 rounding."""
     brief: Any = {"horizon": case.size.segment, "ticks": 1} if by_totals(case) else {}
     single_run = play(case, replicates=1, **brief).run
@@ -172,7 +183,7 @@ def one_replicate_is_a_slice_of_many(case: Case) -> None:
 
 
 @law(when=by_rounds)
-def actions_are_allowed(case: Case) -> None:
+def actions_are_allowed(case: PolicyFixture) -> None:
     """Every action is an allowed arm or lies in the convex set, whatever was seen before.
 
     No mask, however tempting or undefined the masked features, lets a masked arm through. Where
@@ -185,7 +196,7 @@ def actions_are_allowed(case: Case) -> None:
         _expect_proposals_inside(case)
 
 
-def _expect_masks_are_kept(case: Case) -> None:
+def _expect_masks_are_kept(case: PolicyFixture) -> None:
     hand = hand_of(case, seed=1)
     models = [hand.model, [hand.turn(round) for round in range(TURNS)][-1].posted]
     for trial in range(48):
@@ -197,7 +208,7 @@ def _expect_masks_are_kept(case: Case) -> None:
         expect(action in allowed, seen=f"arm {action}", expected=f"one of {allowed}")
 
 
-def _make_masked_arms(case: Case, trial: int) -> Arms:
+def _make_masked_arms(case: PolicyFixture, trial: int) -> Arms:
     """Arms of which one, or about a quarter or a half, are allowed."""
     rng, problem = np.random.default_rng(trial), case.problem
     allowed = np.arange(problem.arms) == trial % problem.arms
@@ -209,7 +220,7 @@ def _make_masked_arms(case: Case, trial: int) -> Arms:
     return arms
 
 
-def _expect_proposals_inside(case: Case) -> None:
+def _expect_proposals_inside(case: PolicyFixture) -> None:
     bandit = case.arranged()
     (privatizer,) = bandit.privatizers.values()
     query: Any = privatizer.query
@@ -242,7 +253,7 @@ def _drive_policy(policy: Any, reports: Array) -> tuple[Array, Array]:
     return jax.lax.scan(step, policy.init({}), (rounds, reports))[1]
 
 
-def _measure_excess(case: Case, action: Any) -> float:
+def _measure_excess(case: PolicyFixture, action: Any) -> float:
     """How far the worst of some actions lies outside; endless where it is not finite."""
     problem: Any = case.problem
     if not np.isfinite(action).all() or (problem.domain is None and action.dtype.kind != "i"):
@@ -255,7 +266,7 @@ def _measure_excess(case: Case, action: Any) -> float:
 
 
 @law(when=by_totals)
-def edge_sizes_run(case: Case) -> None:
+def edge_sizes_run(case: PolicyFixture) -> None:
     """One dimension, arm and round, zero or like arms: an allowed choice, a finite model.
 
     Arms with models of their own have a second dimension, the constant.
@@ -264,14 +275,14 @@ def edge_sizes_run(case: Case) -> None:
         problem: Any = case.problem
         least: Any = make_environment(link=problem.link, dim=1, arms=1)
         if problem.own:
-            least = OwnModels.of(dim=2, arms=1)
+            least = DisjointModels.of(dim=2, arms=1)
         _expect_sound(dataclasses.replace(case, environment=least), unchanged, horizon=1)
     # All arms zero, all alike, and all faint.
     for size, shift in ((0.0, 0.0), (0.0, 1.0), (1e-20, 0.0)):
         _expect_sound(case, partial(_scale_features, size, shift), horizon=3)
 
 
-def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int) -> None:
+def _expect_sound(case: PolicyFixture, show: Callable[[Arms, int], Arms], *, horizon: int) -> None:
     hand = hand_of(case, seed=1, horizon=horizon, show=show)
     pay(hand.privatizers, case.make_ledger(case.promise()), horizon=horizon)
     size = case.environment.problem(horizon)

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import Case, asks, by_rounds, policy_of, private
 from kerchief.checks.domains import answered, widest_of, wildest_of
 from kerchief.checks.errors import expect, law, same
-from kerchief.checks.player import (
+from kerchief.checks.policy_fixture import PolicyFixture, asks, by_rounds, policy_of, private
+from kerchief.checks.reference_runner import (
     expect_same_facts,
     expect_same_public,
     expect_same_times,
@@ -23,7 +23,7 @@ from kerchief.checks.player import (
     other_data,
     with_one_other,
 )
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Stops
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Policy, Stops
 from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.policies.context_free.base import ContextFree
@@ -40,7 +40,7 @@ _ROUNDING = {np.float64: 2.0**-40, np.float32: 1e-6}
 
 
 @law(cheap=True)
-def learner_is_blind(case: Case) -> None:
+def learner_is_blind(case: PolicyFixture) -> None:
     """The learner's functions take what the contract says, and the device's leave nothing behind.
 
     A device that has chosen and recorded has not changed the policy: there is nothing on it that a
@@ -70,7 +70,7 @@ def learner_is_blind(case: Case) -> None:
         )
 
 
-def _one_round(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Array) -> Any:
+def _one_round(policy: Any, world: Any, outlook: Mapping[str, NoiseInfo], seed: Array) -> Any:
     """All that a device does, traced."""
     stream = Stream.of(seed=seed, replicate=0)
     clock = Clock(round=jnp.int32(0), since=dict.fromkeys(outlook, jnp.int32(1)))
@@ -80,7 +80,7 @@ def _one_round(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Ar
     return policy.record(model, arms, action, world.reward(truth, arms, action, clock, stream))
 
 
-def _one_phase(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Array) -> Any:
+def _one_phase(policy: Any, world: Any, outlook: Mapping[str, NoiseInfo], seed: Array) -> Any:
     """All that a client does, traced."""
     stream = Stream.of(seed=seed, replicate=0)
     truth, state = world.init(stream), policy.init(outlook)
@@ -91,7 +91,7 @@ def _one_phase(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Ar
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
-def same_releases_lead_to_the_same_models(case: Case) -> None:
+def same_releases_lead_to_the_same_models(case: PolicyFixture) -> None:
     """Other data that led to the same releases leads to the same models."""
     pairs = enumerate(zip(kept_turns(case), other_data(case), strict=True))
     differ = [round for round, (usual, changed) in pairs if not same(usual.model, changed.model)]
@@ -100,13 +100,13 @@ def same_releases_lead_to_the_same_models(case: Case) -> None:
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
-def due_times_are_public(case: Case) -> None:
+def due_times_are_public(case: PolicyFixture) -> None:
     """Other data with the same releases ask, ask for the same, post and stop at the same times."""
     expect_same_times(other_data(case), kept_turns(case))
 
 
 @law(when=lambda case: by_rounds(case) and private(case))
-def one_user_shows_in_releases_alone(case: Case) -> None:
+def one_user_shows_in_releases_alone(case: PolicyFixture) -> None:
     """One user who sees or loses something else changes nothing public but noisy releases.
 
     The user meets no arms to speak of, the longest ones, or each turned round: where a policy
@@ -153,7 +153,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
 
 
 @law(when=asks, cheap=True)
-def statistics_obey_their_bound(case: Case) -> None:
+def statistics_obey_their_bound(case: PolicyFixture) -> None:
     """No two records of the domain are farther apart than the sensitivity, and some nearly are.
 
     For a loss it is their gradients that are held apart, at points near and far.
@@ -171,7 +171,7 @@ def statistics_obey_their_bound(case: Case) -> None:
 
 
 @law(when=asks, cheap=True)
-def clipping_holds_beyond_the_domain(case: Case) -> None:
+def clipping_holds_beyond_the_domain(case: PolicyFixture) -> None:
     """Features of norm 10 or 1e30, rewards of 1e9, NaN and infinities stay within the bound.
 
     So do weights, losses, answers and, for a loss, the points at which gradients are taken.

@@ -16,7 +16,7 @@ from kerchief.audits.canaries import Telltale
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Released, Start, Tree
 from kerchief.core.losses import GLMLoss
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
@@ -28,7 +28,7 @@ COPIES = 30_000
 ENDS = (1, 2, 3, 4, 5, 6, 8)
 _SEED = 20260602
 
-SUM = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
+SUM = RegressionMoments(dim=2, norm=1.0, low=-1.0, high=1.0)
 LOSS = GLMLoss(
     link="logistic",
     dim=2,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from kerchief import policies
-from kerchief.checks.case import Case, small_home
-from kerchief.checks.errors import CheckFailed, Failure
+from kerchief.checks.errors import CheckFailedError, Failure
+from kerchief.checks.policy_fixture import PolicyFixture, small_home
 from kerchief.core.errors import KerchiefError
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS
@@ -48,7 +48,7 @@ def check_registry(
     """Every policy class of the modules is registered, and every entry's facts are true.
 
     Raises:
-        CheckFailed: a class is missing, or an entry says what is not so.
+        CheckFailedError: a class is missing, or an entry says what is not so.
 
     >>> check_registry()
     """
@@ -67,7 +67,7 @@ def check_registry(
         if count > 1
     ]
     if failures:
-        raise CheckFailed(f"the registry of {registry.kind}", failures)
+        raise CheckFailedError(f"the registry of {registry.kind}", failures)
 
 
 def _find_false_facts(
@@ -113,7 +113,9 @@ def _list_worlds(entry: PolicyEntry) -> tuple[str, ...]:
 def _name_built_class(name: str, entry: PolicyEntry, world: str) -> str:
     """Return the class that an entry builds in a world, or the error."""
     try:
-        policy = Case.of(name, entry, "none", environment=small_home(world)).arranged().policy
+        policy = (
+            PolicyFixture.of(name, entry, "none", environment=small_home(world)).arranged().policy
+        )
     except KerchiefError as error:
         return f"{error}"
     return type(policy).__qualname__

@@ -33,14 +33,14 @@ from kerchief.core.contracts import (
     Arms,
     Clock,
     Example,
-    Outlook,
+    NoiseInfo,
     Policy,
     Query,
     Released,
     Start,
     Tree,
 )
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
@@ -100,7 +100,7 @@ class _Asker(Policy):
     def queries(self) -> Mapping[str, Query]:
         return {"asked": self.query}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Tree:
         return ()
 
     def request(self, state: Tree, name: str) -> Start | None:
@@ -171,7 +171,7 @@ def refuses(protocol: PrivatizerCase) -> bool:
     """Whether it cannot be deployed: noisy fits to cohorts ask a device again and again."""
     if not (protocol.cohorts and protocol.private):
         return False
-    right = refused(InvalidValue, protocol.build().exact)
+    right = refused(InvalidValueError, protocol.build().exact)
     expect(right, seen="an exact twin", expected="a refusal, as devices report once")
     return True
 

@@ -20,13 +20,13 @@ from jax import Array
 
 from kerchief.audits.canaries import Telltale
 from kerchief.audits.neighbours import contribution
-from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
 from kerchief.checks.domains import NOWHERE, edge, far_points, farthest, lengths
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import most_moved, summed
-from kerchief.checks.player import (
+from kerchief.checks.policy_fixture import SEED, PolicyFixture, asks, by_totals, policy_of
+from kerchief.checks.reference_runner import (
     USER,
-    Retold,
+    CounterfactualRun,
     expect_same_facts,
     expect_same_public,
     kept_turns,
@@ -56,7 +56,7 @@ class Arrival:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Found:
+class WorstPair:
     """Two users, one row each, how far apart what they send is, and the branches seen so far."""
 
     distance: float
@@ -65,11 +65,11 @@ class Found:
 
 
 @law(when=lambda case: by_totals(case) and asks(case))
-def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
+def worst_user_moves_releases_by_the_sensitivity_at_most(case: PolicyFixture) -> None:
     """Whatever arms, mask and reward one user brings, sums move by the sensitivity at most.
 
-    Searched at models of a run's beginning, middle and end; under a promise the search must reach
-    half of the sensitivity of every query, or it is blind. Then the two worst users found are
+    Searched at models of a run's beginning, middle and end; under a promise the search must
+    reach half of the sensitivity of every query, or it is blind. Then the two worst users found are
     driven through the real run, with common noise: every released sum, and every gradient sum of a
     fit, moves by no more than that, and nothing else that is public moves at all. Noise that is not
     added to a statistic, but replaces it, is off in that run.
@@ -96,7 +96,7 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
         expect(distance >= bound / 2, seen=observed, expected=f"at least half of {bound}")
 
 
-def arrivals(case: Case) -> Iterator[Arrival]:
+def arrivals(case: PolicyFixture) -> Iterator[Arrival]:
     """Some of the models that real runs post: the first is in the run by hand."""
     coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
     yield _build_arrival(case, kept_turns(case)[USER - 1].posted, USER, coins)
@@ -104,7 +104,7 @@ def arrivals(case: Case) -> Iterator[Arrival]:
 
 
 @lru_cache(maxsize=16)
-def _list_later_arrivals(case: Case) -> list[Arrival]:
+def _list_later_arrivals(case: PolicyFixture) -> list[Arrival]:
     """List arrivals early in one replicate of a run and late in two."""
     scene, size = case.scene(case.arranged()), case.size
     carry = loop.begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
@@ -122,7 +122,7 @@ def _list_later_arrivals(case: Case) -> list[Arrival]:
     return later
 
 
-def _build_arrival(case: Case, model: Tree, round: int, coins: Stream) -> Arrival:
+def _build_arrival(case: PolicyFixture, model: Tree, round: int, coins: Stream) -> Arrival:
     since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
     clock = Clock(round=jnp.int32(round), since=since)
     return Arrival(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
@@ -192,7 +192,7 @@ class _Users:
 
 
 @lru_cache(maxsize=32)
-def _compile_sender(case: Case) -> Callable[[Floats, Arrival], _Answers]:
+def _compile_sender(case: PolicyFixture) -> Callable[[Floats, Arrival], _Answers]:
     """Compile what each of many users sends at an arrival."""
     policy, users = case.policy(), _Users(facts=case.problem)
 
@@ -217,18 +217,18 @@ def _encode_parts(query: Any, record: Tree) -> Array:
     return jnp.stack([contribution(query, record, point) for point in points])
 
 
-def worst_users(case: Case, arrival: Arrival) -> Mapping[str, Found]:
+def worst_users(case: PolicyFixture, arrival: Arrival) -> Mapping[str, WorstPair]:
     """For each query the two users found whose answers lie farthest apart."""
     send, users = _compile_sender(case), _Users(facts=case.problem)
     rng = np.random.default_rng(0)
-    rows, best, branches = users.draw(rng, _ROWS), dict[str, Found](), set[bytes]()
+    rows, best, branches = users.draw(rng, _ROWS), dict[str, WorstPair](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
         answers = jax.tree.map(np.asarray, send(rows, arrival))
         branches |= {mark.tobytes() for mark in answers.branch}
         for name, parts in answers.parts.items():
             distance, pair = farthest(np.asarray(parts, np.float64))
             if name not in best or distance > best[name].distance:
-                best[name] = Found(distance=distance, pair=rows[pair], branches=0)
+                best[name] = WorstPair(distance=distance, pair=rows[pair], branches=0)
         if step is not None:
             elite = np.concatenate(
                 [*(f.pair for f in best.values()), _pick_per_branch(rows, answers)]
@@ -249,7 +249,7 @@ def _pick_per_branch(rows: Floats, answers: _Answers) -> Floats:
     return rows[list(places.values())[:_BRANCHES]]
 
 
-def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None:
+def _expect_sums_move_no_more(case: PolicyFixture, searched: Mapping[str, WorstPair]) -> None:
     """Drive the worst users through the real run, with the same noise, and look at every sum."""
     for name, worst in searched.items():
         first, second = (_run_with_user(case, row) for row in worst.pair)
@@ -277,7 +277,7 @@ def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None
             expect(half, seen=observed, expected=f"{worst.distance}, as was searched for")
 
 
-def _run_with_user(case: Case, row: Floats) -> Retold:
+def _run_with_user(case: PolicyFixture, row: Floats) -> CounterfactualRun:
     """Replay the usual run with one user changed."""
     arms, reward = _Users(facts=case.problem).split(row)
 

@@ -14,9 +14,9 @@ from kerchief.cli import options
 from kerchief.cli.device import use_device
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.extras import require
-from kerchief.experiments.place import Place
+from kerchief.experiments.output_path import Place
 
 _FILES = {"picture": "audit.png"}
 
@@ -83,10 +83,10 @@ def audit(
     use_device(device)
     run_audit = partial(Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed)
     if everything == (name is not None):
-        raise InvalidValue("name one bandit or mechanism, or say --all")
+        raise InvalidValueError("name one bandit or mechanism, or say --all")
     if name is None:
         if trust or kind or canaries is not None or out or force:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "--all audits everything; say no trust, kind, canaries, folder or force"
             )
         audits = [
@@ -97,7 +97,7 @@ def audit(
     place: Place | None = None
     if canaries is not None:
         if trust not in (None, "joint") or kind or replicates is not None or out or force:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "canaries are one run of fits under joint trust, without a picture; say no other "
                 "trust, kind, replicates, folder or force"
             )

@@ -9,9 +9,9 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
-from kerchief.experiments.calibrate import Noise, Twin, worlds
+from kerchief.experiments.alternatives import Alternative, View
+from kerchief.experiments.calibrate import CalibratedNoise, ExactNoise, worlds
 from kerchief.experiments.calibrate import calibrate as find
-from kerchief.experiments.ways import Alternative, View
 from kerchief.privacy.guarantee import delta_warnings
 
 
@@ -75,7 +75,7 @@ def calibrate(*, delta: float, horizon: int, as_json: bool, **settings: Any) -> 
     print_wrapped(noise.kept.sentence())
 
 
-def _describe_noise(noise: Noise) -> list[tuple[str, str]]:
+def _describe_noise(noise: CalibratedNoise) -> list[tuple[str, str]]:
     multipliers = {
         "noise multiplier (std / sensitivity)": noise.noise_multiplier,
         "noise multiplier of a Gaussian": noise.gaussian_noise_multiplier,
@@ -96,7 +96,7 @@ def _describe_noise(noise: Noise) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_twin(twin: Twin) -> Iterator[tuple[str, str]]:
+def _describe_twin(twin: ExactNoise) -> Iterator[tuple[str, str]]:
     if twin.refused is not None:
         yield "standard deviation", "refused"
         return

@@ -16,7 +16,7 @@ from kerchief.cli import options
 from kerchief.cli.device import use_device
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privatizers.registry import TRUSTS
 
 
@@ -63,6 +63,6 @@ def _import_subject(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidValue(f"name is {name!r}: {error}; write module:Class") from error
+        raise InvalidValueError(f"name is {name!r}: {error}; write module:Class") from error
     finally:
         sys.path.pop(0)

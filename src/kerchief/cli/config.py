@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
-from kerchief.experiments.settings import BANDIT, check_halves, read_toml
+from kerchief.experiments.plan_config import BANDIT, check_halves, read_toml
 
 
 def _load_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
@@ -37,7 +37,7 @@ def _collect_values(content: Mapping[str, object]) -> dict[str, object]:
     for name, value in content.items():
         flag = name.replace("_", "-")
         if flag in values:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"--{flag} is {values[flag]!r} and {value!r} in the configuration, by two "
                 "spellings; give it once"
             )
@@ -85,8 +85,8 @@ def _check_kind(option: click.Parameter, value: object) -> None:
 _LARGEST = 10**300
 
 
-def _build_error(option: click.Parameter, value: object, expected: str) -> InvalidValue:
-    return InvalidValue(
+def _build_error(option: click.Parameter, value: object, expected: str) -> InvalidValueError:
+    return InvalidValueError(
         f"{option.opts[0]} is {_quote_value(value)} in the configuration; give {expected}"
     )
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kerchief.core.errors import InvalidValue
-from kerchief.data.declared import WORDS, read_declared
+from kerchief.core.errors import InvalidValueError
+from kerchief.data.declaration_file import WORDS, read_declared
 from kerchief.data.features import parted
 from kerchief.data.replay import Replay
 from kerchief.data.replaying import from_logs
@@ -95,7 +95,9 @@ def check_without(given: dict[str, Any]) -> None:
     """Refuse options about data where there are none."""
     for name, value in given.items():
         if value not in (None, ()):
-            raise InvalidValue(f"--{_spell_flag(name)} is given without data; give --data FILE too")
+            raise InvalidValueError(
+                f"--{_spell_flag(name)} is given without data; give --data FILE too"
+            )
 
 
 def world_of(given: dict[str, Any]) -> WorldOfData:
@@ -112,12 +114,12 @@ def world_of(given: dict[str, Any]) -> WorldOfData:
         return _replay_logs(options, declaration)
     label, sha256 = declaration.pop("label", None), options.get("data_sha256")
     if not isinstance(label, str | None):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"label is {str(label)[:80]} in the declaration; give the name of a column in quotes"
         )
     for name in declaration:
         if name in _OF_LOGS:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"--{_spell_flag(name)} is for logs; give --action COLUMN too, or neither"
             )
     return from_supervised(options["data"], label, sha256=sha256, **declaration)
@@ -127,7 +129,9 @@ def _replay_logs(options: dict[str, Any], declaration: dict[str, Any]) -> Replay
     """Build an environment that replays logs."""
     for name in ("label", "rewards", "arm_features", "arm_table", "orders"):
         if name in declaration:
-            raise InvalidValue(f"--{_spell_flag(name)} is given, and these are logs; leave it out")
+            raise InvalidValueError(
+                f"--{_spell_flag(name)} is given, and these are logs; leave it out"
+            )
     if "propensity" in declaration:
         declaration["propensity"] = chance_of(declaration["propensity"])
     return from_logs(options["data"], sha256=options.get("data_sha256"), **declaration)
@@ -148,14 +152,16 @@ def _spell_flag(name: str) -> str:
 def _merge_declarations(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     for name in flags:
         if name in file:
-            raise InvalidValue(f"{name} is declared in the file and beside it; declare it once")
+            raise InvalidValueError(
+                f"{name} is declared in the file and beside it; declare it once"
+            )
     return flags | file
 
 
 def _split_columns(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"rewards are {str(value)[:80]!r}; name one column per arm, as in --rewards r_a,r_b"
         )
     return tuple(column for text in texts for column in parted(text, ",") if column)
@@ -166,7 +172,7 @@ def range_of(given: Any) -> tuple[float, float]:
     try:
         low, high = map(float, given.split(":") if isinstance(given, str) else given)
     except (TypeError, ValueError):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the range of rewards is {str(given)[:80]!r}; give it as in --reward-range 0:1"
         ) from None
     return low, high

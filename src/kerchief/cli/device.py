@@ -11,9 +11,9 @@ from pathlib import Path
 
 import jax
 
-from kerchief.cli.kept_factors import keep_factors
+from kerchief.cli.factor_cache import keep_factors
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.extras import installing
 from kerchief.simulation.machine import compile_on_one_core
 
@@ -62,8 +62,8 @@ def _find_plugins() -> importlib.metadata.EntryPoints:
     return importlib.metadata.entry_points(group="jax_plugins")
 
 
-def _build_error(device: str) -> InvalidValue:
-    return InvalidValue(
+def _build_error(device: str) -> InvalidValueError:
+    return InvalidValueError(
         f"device is {device!r}; JAX finds none here. For an NVIDIA GPU, "
         f"{installing('cuda')}; or choose --device cpu"
     )

@@ -13,7 +13,7 @@ from kerchief.cli.device import use_device
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.leaderboard import Leaderboard
 from kerchief.experiments.leaderboard_worlds import WORLDS, SizeName
 from kerchief.experiments.outputs import Outputs
@@ -49,7 +49,7 @@ def leaderboard(*, playing: Playing, quick: bool, full: bool, **settings: Any) -
     finished is kept: after an interrupt the same command continues.
     """
     if quick and full:
-        raise InvalidValue("give --quick or --full, and not both")
+        raise InvalidValueError("give --quick or --full, and not both")
     size: SizeName = "quick" if quick else "full" if full else "usual"
     # Whether a bandit fits a world is found by building it, on the device.
     use_device(playing.device)

@@ -11,7 +11,7 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
@@ -49,13 +49,15 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
     Leaves with 1 if the accountants disagree or the budget was overspent.
     """
     if file.is_dir():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{file} is a folder; give a ledger's file, or run kerchief ledger verify"
         )
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{file} cannot be read: {error}; give a file from a ledger") from error
+        raise InvalidValueError(
+            f"{file} cannot be read: {error}; give a file from a ledger"
+        ) from error
     budget, receipts = read_ledger(text)
     result = review(budget, receipts, visits=visits)
     if as_json:

@@ -12,7 +12,7 @@ import click
 import kerchief
 from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
-from kerchief.core.errors import KerchiefError, WriteFailed
+from kerchief.core.errors import KerchiefError, WriteError
 
 # Nearly all objects of a command live until its end: garbage is looked for rarely, and not before
 # anything is played (some 270 000 objects).
@@ -44,7 +44,7 @@ class _Commands(click.Group):
         except click.ClickException as error:
             complain("error", error.format_message())
             sys.exit(2)
-        except WriteFailed as error:
+        except WriteError as error:
             complain("error", str(error))
             sys.exit(3)
         except KerchiefError as error:

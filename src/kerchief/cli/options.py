@@ -10,7 +10,7 @@ import click
 from kerchief.cli.printing import json_output
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.settings import pair
+from kerchief.experiments.plan_config import pair
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = [

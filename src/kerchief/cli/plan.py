@@ -27,18 +27,18 @@ from kerchief.cli.printing import (
     progress_bar,
 )
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments import plan_page
 from kerchief.experiments.advice import HEADINGS, Advice
+from kerchief.experiments.budgeted_runner import play
 from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.place import Place
+from kerchief.experiments.output_path import Place
+from kerchief.experiments.pilot_runs import SimulatedRuns
+from kerchief.experiments.plan_config import settings
 from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
-from kerchief.experiments.played import Played
 from kerchief.experiments.plugins import flags, loaded
 from kerchief.experiments.report import kept_promises
-from kerchief.experiments.settings import settings
-from kerchief.experiments.timed import play
 from kerchief.experiments.versions import machine, versions
 
 # Seconds for what comes before the simulations, and for the page after them.
@@ -151,9 +151,9 @@ def _build_planning(fields: dict[str, Any]) -> Planning:
         return Planning(reward=reward, strength=strength, **fields)
     for name in ("dim", "arms", "strength", "options"):
         if (strength if name == "strength" else fields[name]) not in (None, ()):
-            raise InvalidValue(f"{name} is given, and data say it themselves; leave it out")
+            raise InvalidValueError(f"{name} is given, and data say it themselves; leave it out")
     if click.get_current_context().get_parameter_source("env") is not ParameterSource.DEFAULT:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"env is {fields['env']!r}, and the world is that of the data; leave it out"
         )
     return Planning(data=world_of(data), strength=None, **fields)
@@ -166,10 +166,10 @@ def _read_strength(text: str | None) -> tuple[float, float] | None:
     try:
         return float(low), float(high or low)
     except ValueError:
-        raise InvalidValue(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
+        raise InvalidValueError(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
 
 
-def _simulate(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Played:
+def _simulate(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> SimulatedRuns:
     with progress_bar() as bar:
         task = bar.add_task("starting", total=seconds)
         return play(

@@ -16,7 +16,7 @@ from kerchief.cli.device import use_device
 from kerchief.cli.options import device, words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.figures import FORMATS
 from kerchief.experiments.outputs import Outputs, free_folder, own_folder
@@ -24,7 +24,7 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
 from kerchief.experiments.report import kept_promises, of_one_report
-from kerchief.experiments.runner import Work, hand_out
+from kerchief.experiments.runner import RunState, hand_out
 from kerchief.experiments.tables import WRITERS
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
 
@@ -47,12 +47,12 @@ class Playing:
         """Check the numbers and the words."""
         validate.whole("jobs", self.jobs, high=1024)
         if self.resume and self.force:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "--resume continues what is in the folder, and --force throws it away; give one of "
                 "them"
             )
         if self.jobs > 1 and self.scheduler is not None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"jobs is {self.jobs}, and the cluster at {self.scheduler} plays with as many "
                 "workers as it has; give one of --jobs and --scheduler"
             )
@@ -175,9 +175,9 @@ def perform(
         What became of each, as JSON.
     """
     use_device(playing.device)
-    plan_list, started_plans = list(plans), list[tuple[Outputs, Work]]()
+    plan_list, started_plans = list(plans), list[tuple[Outputs, RunState]]()
 
-    def begin(plan: Plan) -> tuple[Outputs, Work]:
+    def begin(plan: Plan) -> tuple[Outputs, RunState]:
         started_plans.append(_begin(plan, playing, narrow))
         return started_plans[-1]
 
@@ -195,7 +195,7 @@ def perform(
         _leave(started_plans, playing, several=len(plan_list) > 1)
 
 
-def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
+def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, RunState]:
     """Take a folder for the plan, and announce what is left to play."""
     for warning in plan.warnings():
         complain("warning", warning)
@@ -209,13 +209,13 @@ def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
         tables=playing.tables,
     )
     outputs.begin()
-    work = Work.of(plan, archive=outputs.archive)
+    work = RunState.of(plan, archive=outputs.archive)
     _announce(outputs, work, "" if playing.as_json else narrow)
     return outputs, work
 
 
 def _finish_all(
-    started_plans: Sequence[tuple[Outputs, Work]], show: Show, playing: Playing
+    started_plans: Sequence[tuple[Outputs, RunState]], show: Show, playing: Playing
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Show each plan as soon as all of it has arrived, with its number."""
     waiting = dict(enumerate(started_plans))
@@ -230,7 +230,7 @@ def _finish_all(
         yield number, _finish(*waiting.pop(number), show, playing)
 
 
-def _wait(works: Sequence[Work]) -> None:
+def _wait(works: Sequence[RunState]) -> None:
     """Wait until all of one plan has arrived, or nothing more comes."""
     arriving = works[0].arriving or iter(())
     with progress_bar() as bar:
@@ -242,7 +242,7 @@ def _wait(works: Sequence[Work]) -> None:
                 break
 
 
-def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[str, object]:
+def _finish(outputs: Outputs, work: RunState, show: Show, playing: Playing) -> dict[str, object]:
     """Play the rest of a plan, and show all results that are finished."""
     interrupted = _play(outputs, work)
     outputs.close()
@@ -254,7 +254,7 @@ def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[
 
 
 def _leave(
-    started_plans: Sequence[tuple[Outputs, Work]], playing: Playing, *, several: bool
+    started_plans: Sequence[tuple[Outputs, RunState]], playing: Playing, *, several: bool
 ) -> NoReturn:
     """Say what is kept, and leave with 130."""
     if several:
@@ -269,7 +269,7 @@ def _leave(
     raise SystemExit(130)
 
 
-def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
+def _announce(outputs: Outputs, work: RunState, narrow: str) -> None:
     """Announce missing libraries, the size of a plan and what is finished of it."""
     lacking = missing(*NEEDS)
     if lacking:
@@ -292,7 +292,7 @@ def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
         complain("playing", f"{size}; {progress}less with {narrow}")
 
 
-def _describe_progress(started_plans: Sequence[tuple[Outputs, Work]], *, several: bool) -> str:
+def _describe_progress(started_plans: Sequence[tuple[Outputs, RunState]], *, several: bool) -> str:
     """Describe what an interrupted run leaves."""
     if several:
         stored = sum(len(work.runs) for _, work in started_plans)
@@ -304,7 +304,7 @@ def _describe_progress(started_plans: Sequence[tuple[Outputs, Work]], *, several
     return f"{cell_count} of {total} cells were finished, in {where}; run it again to continue"
 
 
-def _play(outputs: Outputs, work: Work) -> bool:
+def _play(outputs: Outputs, work: RunState) -> bool:
     """Play and keep cell by cell; whether the user stopped it."""
     with progress_bar() as bar:
         task = bar.add_task("starting", total=work.parts)

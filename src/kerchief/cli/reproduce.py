@@ -12,7 +12,7 @@ from kerchief.cli import options
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Source, Verdict
 from kerchief.experiments.outputs import Outputs
@@ -73,9 +73,9 @@ def reproduce(
 def _select_names(name: str | None, every: bool, playing: Playing) -> list[str]:
     """Return the names of the experiments to run."""
     if (name is None) != every:
-        raise InvalidValue("give the NAME of an experiment, or --all, and not both")
+        raise InvalidValueError("give the NAME of an experiment, or --all, and not both")
     if every and playing.out is not None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"out is {str(playing.out)!r}, and --all writes a folder for each experiment; leave it "
             "out"
         )

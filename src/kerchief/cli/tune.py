@@ -21,9 +21,9 @@ from kerchief.cli.printing import (
     print_wrapped,
     progress_bar,
 )
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.archive import Archive
-from kerchief.experiments.folder import Folder
+from kerchief.experiments.run_folder import Folder
 from kerchief.experiments.tuning.halving import check
 from kerchief.experiments.tuning.halving import tune as search_for
 from kerchief.experiments.tuning.outcome import Outcome
@@ -100,11 +100,13 @@ def tune(
         }
         _check_unused_options(name, budget=budget, seed=seeds or None, out=out, **options_of_runs)
     if show and checked:
-        raise InvalidValue("--check looks at a search, and --show prints it; give one of them")
+        raise InvalidValueError("--check looks at a search, and --show prints it; give one of them")
     if show and (name is None or as_json):
-        raise InvalidValue("--show prints the TOML file of a search; give its NAME, and no --json")
+        raise InvalidValueError(
+            "--show prints the TOML file of a search; give its NAME, and no --json"
+        )
     if checked and name is not None and name.endswith(".toml"):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"--check looks at what the code plays of a recorded search, and {name!r} is a file of "
             "your own; leave --check out to play it"
         )
@@ -132,7 +134,7 @@ def _check_unused_options(name: str | None, **settings: object) -> None:
     for option, value in settings.items():
         if value is not None:
             remedy = "give the NAME of a search" if name is None else f"leave --{option} out"
-            raise InvalidValue(f"--{option} is given, and no search is played; {remedy}")
+            raise InvalidValueError(f"--{option} is given, and no search is played; {remedy}")
 
 
 def _find_declaration(name: str) -> Path:
@@ -181,11 +183,11 @@ def _refuse_other_outcome(path: Path, search: Search) -> None:
     remedy = "choose another --out, or replace it with --force"
     try:
         stored = Outcome.read(path)
-    except InvalidValue as error:
-        raise InvalidValue(f"{str(path)!r} holds no outcome of a search; {remedy}") from error
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{str(path)!r} holds no outcome of a search; {remedy}") from error
     if stored.search != search or stored.versions != versions():
         difference = "another search" if stored.search != search else "other versions"
-        raise InvalidValue(f"{str(path)!r} holds the outcome of {difference}; {remedy}")
+        raise InvalidValueError(f"{str(path)!r} holds the outcome of {difference}; {remedy}")
 
 
 def _list_searches(recorded: list[Recorded], checked: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from kerchief.cli import options
 from kerchief.cli.data import chance_of, logged, range_of
 from kerchief.cli.printing import complain, print_json, print_wrapped
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.validate import between
 from kerchief.data.declaration import declared_range
 from kerchief.data.features import words_of
@@ -28,7 +28,7 @@ from kerchief.data.off_policy import (
 )
 from kerchief.data.sources import read_logs
 from kerchief.data.value_noise import MECHANISMS
-from kerchief.experiments.kept_ledger import budget_in, kept
+from kerchief.experiments.file_ledger import budget_in, kept
 from kerchief.privacy.calibration import zcdp_rho
 from kerchief.privacy.guarantee import MOST_EPSILON, Guarantee, Trust, delta_warnings
 from kerchief.privacy.ledger import MemoryLedger
@@ -120,7 +120,7 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **setting
                 kept(ledger, _build_budget(settings, budget, logs))
             )
         elif budget is not None:
-            raise InvalidValue("--budget is given without a ledger; give --ledger FILE too")
+            raise InvalidValueError("--budget is given without a ledger; give --ledger FILE too")
         estimate = off_policy_value(logs, policy, **arguments)
     _print_value(estimate, arguments.get("ledger"), as_json=as_json)
 
@@ -188,7 +188,7 @@ def _read_logs(settings: dict[str, Any]) -> Logs:
     named_arms = "=" in (settings["action"] or "")
     has_arm_count = Path(settings["data"]).suffix.lower() == ".npz"
     if not has_arm_count and settings["arms"] is None and not named_arms:
-        raise InvalidValue(
+        raise InvalidValueError(
             "--arms is not given, and how many arms there are is not read off private data; give "
             "--arms NUMBER, or --action COLUMN=first|second"
         )
@@ -203,7 +203,7 @@ def _read_logs(settings: dict[str, Any]) -> Logs:
 def _read_policy(settings: dict[str, Any], logs: Logs) -> FixedPolicy:
     flags = [name for name in ("arm", "policy", "model") if settings[name] is not None]
     if len(flags) != 1:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{' and '.join(f'--{flag}' for flag in flags) or 'no policy'} "
             f"{'are' if flags else 'is'} given; give one of --arm, --policy and --model"
         )
@@ -211,7 +211,7 @@ def _read_policy(settings: dict[str, Any], logs: Logs) -> FixedPolicy:
         return read_model(settings["model"])
     if settings["policy"] is not None:
         if settings["policy"] != "uniform":
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"policy is {settings['policy']!r}; it can be uniform, or give --model"
             )
         return UniformPlay()
@@ -221,7 +221,7 @@ def _read_policy(settings: dict[str, Any], logs: Logs) -> FixedPolicy:
 def _check_features_used(settings: dict[str, Any]) -> None:
     """Refuse features that no model reads."""
     if settings["features"] and settings["model"] is None and settings["estimator"] != "dr":
-        raise InvalidValue(
+        raise InvalidValueError(
             f"--features is given, and neither this policy nor {settings['estimator']} reads any; "
             "leave it out, or give --model, or --estimator dr"
         )
@@ -233,7 +233,7 @@ def _find_arm(arm: str, action: str, logs: Logs) -> int:
     names = words_of(text) if text else tuple(map(str, range(logs.arms)))
     if arm not in names:
         choices = ", ".join(names[:40])
-        raise InvalidValue(f"arm is {arm!r}; the arms are {choices}")
+        raise InvalidValueError(f"arm is {arm!r}; the arms are {choices}")
     return names.index(arm)
 
 
@@ -250,7 +250,7 @@ def _read_stored_budget(
         requested.items(), (stored_budget.epsilon, stored_budget.delta), strict=True
     ):
         if number is not None and number != stored_number:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{name} is {number:g}, and {path} has the budget "
                 f"{stored_budget.sentence(over=_TOGETHER)}; leave "
                 f"--{name} out, or give another file"
@@ -264,13 +264,13 @@ def _check_unit(path: Path, user: str | None, logs: Logs) -> None:
     if stored_budget is None or stored_budget.unit == _get_unit(logs):
         return
     if logs.users is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the ledger {path} is for one {stored_budget.unit}, and without --user one row is "
             "protected; give --user COLUMN, or another file"
         )
     reason = f"--user is {user}" if user else "these logs say who came"
     remedy = "leave --user out, or give another file" if user else "give another file"
-    raise InvalidValue(
+    raise InvalidValueError(
         f"{reason}, so that one user is protected, and the ledger {path} is for one "
         f"{stored_budget.unit}; {remedy}"
     )

@@ -89,7 +89,7 @@ class Start:
 
 
 @struct
-class Fitted:
+class FitRelease:
     """An approximate minimizer of the loss over all users so far, of whom there are `count`.
 
     The noise is the standard deviation on each coordinate of a gradient sum. Both are public.
@@ -108,7 +108,7 @@ Separate: TypeAlias = Literal["nobody", "cohorts", "users"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outlook:
+class NoiseInfo:
     """What is known about answers before the first.
 
     Attributes:
@@ -237,7 +237,7 @@ class Policy(Protocol):
     def queries(self) -> Mapping[str, Query]:
         """The questions it may ask, fixed before the first user arrives."""
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Tree:
         """Learner: the state before any release."""
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
@@ -328,15 +328,15 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class Foreseen(Environment, Protocol):
+class PrecomputableContexts(Environment, Protocol):
     """A world whose arms depend on the truth and the round alone, so that they can be drawn early.
 
     Whoever is handed the arms needs less of the world to go on. It counts where the class itself
-    has `armless`, and not one that it extends; the clock that arms are drawn by knows the round
-    alone.
+    has `without_contexts`, and not one that it extends; the clock that arms are drawn by knows the
+    round alone.
     """
 
-    def armless(self) -> Foreseen:
+    def without_contexts(self) -> PrecomputableContexts:
         """The world less what draws its arms: equal for worlds that differ in nothing else."""
 
     def armless_truth(self, world: Tree) -> Tree:
@@ -350,7 +350,7 @@ class Foreseen(Environment, Protocol):
 
 
 @runtime_checkable
-class Opposes(Protocol):
+class OmniscientAdversary(Protocol):
     """A world whose adversary foresees the choice before it says what a user may choose from."""
 
     def opposed(
@@ -363,7 +363,7 @@ class Opposes(Protocol):
 
 
 @runtime_checkable
-class Considers(Foreseen, Opposes, Protocol):
+class WorstCaseAdversary(PrecomputableContexts, OmniscientAdversary, Protocol):
     """An adversary that takes, of several sets of arms, that in which the choice loses most.
 
     The sets depend on the truth and the round alone, so that they can be drawn early.
@@ -374,7 +374,7 @@ class Considers(Foreseen, Opposes, Protocol):
 
 
 @runtime_checkable
-class Reacts(Protocol):
+class AdaptiveAdversary(Protocol):
     """A world whose adversary sees the actions taken so far, and moves the truth by them."""
 
     def reacted(self, world: Tree, action: Array, clock: Clock) -> Tree:
@@ -382,7 +382,7 @@ class Reacts(Protocol):
 
 
 @runtime_checkable
-class Knows(Protocol):
+class Oracle(Protocol):
     """A yardstick that is told the truth about a simulated world: it plays nowhere else."""
 
     def told(self, arm: Array) -> Tree:
@@ -390,7 +390,7 @@ class Knows(Protocol):
 
 
 @runtime_checkable
-class Singles(Protocol):
+class HasBestArm(Protocol):
     """A world in which one arm is the best on average, whatever a user's features."""
 
     def single(self, world: Tree) -> Array:
@@ -398,7 +398,7 @@ class Singles(Protocol):
 
 
 @runtime_checkable
-class Judges(Protocol):
+class HasBestAction(Protocol):
     """A world in which one action is the best for all."""
 
     def right(self, world: Tree, action: Array) -> Array:

@@ -3,81 +3,81 @@
 The tree::
 
     KerchiefError
-    ├── InvalidValue (ValueError)     a value is outside its bound
-    ├── UnknownName (LookupError)     a name is not in a registry: names the nearest ones
-    ├── BudgetExceeded                the ledger refused a charge; nothing was written
-    ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
-    ├── UnsupportedEvent              an accountant does not know an event
-    ├── CodecError (ValueError)       a message does not decode to what it claims to be
-    ├── Refused                       a report was not taken, and must be thrown away
-    ├── Fenced                        a store, chain or task is not the one that was last seen
-    ├── StoreFailed                   a store could not keep something; nothing is half written
-    └── WriteFailed                   the disk takes no more; what was written before is still there
+    ├── InvalidValueError (ValueError)  a value is outside its bound
+    ├── UnknownNameError (LookupError)  a name is not in a registry: names the nearest ones
+    ├── BudgetExceededError             the ledger refused a charge; nothing was written
+    ├── CapacityExceededError           more releases were asked for than were paid for
+    ├── UnsupportedEventError           an accountant does not know an event
+    ├── CodecError (ValueError)         a message does not decode to what it claims to be
+    ├── RejectedError                   a report was not taken, and must be thrown away
+    ├── FencedError                     a store, chain or task is not the one that was last seen
+    ├── StoreError                      a store could not keep something; nothing is half written
+    └── WriteError                      the disk takes no more; earlier files are still there
 
 Those that devices raise too live in `kerchief_wire.errors`. There are two warnings (UserWarning):
-`WeakPromise`, a guarantee is allowed, but means little or is easily lost, and
+`WeakGuaranteeWarning`, a guarantee is allowed, but means little or is easily lost, and
 `DelayedLearningWarning`, a bandit learns nothing for a while.
 """
 
 from __future__ import annotations
 
 from kerchief_wire.errors import (
-    BudgetExceeded,
-    CapacityExceeded,
+    BudgetExceededError,
+    CapacityExceededError,
     CodecError,
-    Fenced,
-    InvalidValue,
+    FencedError,
+    InvalidValueError,
     KerchiefError,
-    Refused,
-    StoreFailed,
+    RejectedError,
+    StoreError,
 )
 
 __all__ = [
-    "BudgetExceeded",
-    "CapacityExceeded",
+    "BudgetExceededError",
+    "CapacityExceededError",
     "CodecError",
     "DelayedLearningWarning",
-    "Fenced",
-    "InvalidValue",
+    "FencedError",
+    "InvalidValueError",
     "KerchiefError",
-    "Refused",
-    "StoreFailed",
-    "UnknownName",
-    "UnsupportedEvent",
-    "WeakPromise",
-    "WriteFailed",
+    "RejectedError",
+    "StoreError",
+    "UnknownNameError",
+    "UnsupportedEventError",
+    "WeakGuaranteeWarning",
+    "WriteError",
 ]
 
 
-class UnknownName(KerchiefError, LookupError):
+class UnknownNameError(KerchiefError, LookupError):
     """A name is not registered.
 
     >>> from kerchief import make_environment
     >>> try:
     ...     make_environment(contexts="bell")
-    ... except UnknownName as error:
+    ... except UnknownNameError as error:
     ...     print(str(error).partition(" Known")[0])
     no contexts is called 'bell'; did you mean 'ball'?
     """
 
 
-class UnsupportedEvent(KerchiefError):
+class UnsupportedEventError(KerchiefError):
     """An accountant met an event that it cannot price.
 
     >>> from kerchief.privacy import event_from_dict
     >>> try:
     ...     event_from_dict({"kind": "a guess"})
-    ... except UnsupportedEvent as error:
+    ... except UnsupportedEventError as error:
     ...     print(str(error).partition(";")[0])
     event kind 'a guess' is not known
     """
 
 
-class WriteFailed(KerchiefError):
+class WriteError(KerchiefError):
     """A result could not be written; what was written before is still there.
 
     >>> from kerchief import KerchiefError
-    >>> issubclass(WriteFailed, KerchiefError)
+    >>> issubclass(WriteError, KerchiefError)
     True
     """
 
@@ -90,9 +90,9 @@ class DelayedLearningWarning(UserWarning):
     """
 
 
-class WeakPromise(UserWarning):
+class WeakGuaranteeWarning(UserWarning):
     """A guarantee is allowed, but means little or is easily lost; says what to change.
 
-    >>> issubclass(WeakPromise, UserWarning)
+    >>> issubclass(WeakGuaranteeWarning, UserWarning)
     True
     """

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.stats import norm
 
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValueError, UnknownNameError
 
 Curve = Callable[[Array], Array]
 Constant = Callable[[float], float]
@@ -50,7 +50,7 @@ class Link:
         """The κ of the literature, 1 / flattest (host only)."""
         least, greatest = self.flattest(largest_score), self.steepest(largest_score)
         if least < 1e-300 or not math.isfinite(greatest):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"scores reach {largest_score:g}, where the slope of {self.name} lies between "
                 f"{least:g} and {greatest:g}; give a smaller radius or norm"
             )
@@ -132,5 +132,7 @@ LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 def link_named(name: str) -> Link:
     """Find a link."""
     if not isinstance(name, str) or name not in LINKS:
-        raise UnknownName(f"no link is called {str(name)[:80]!r}; choose one of {', '.join(LINKS)}")
+        raise UnknownNameError(
+            f"no link is called {str(name)[:80]!r}; choose one of {', '.join(LINKS)}"
+        )
     return LINKS[name]

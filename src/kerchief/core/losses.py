@@ -12,7 +12,7 @@ from kerchief.core.contracts import Example, Minimizer, Start
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import Look, newton
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Posed, clip_features, finite
+from kerchief.core.queries import BaseStatistic, clip_features, finite
 
 _ROWS_ON_CPU = 128
 """How many rows an exact fit looks at at a time: few enough that a short history is quick."""
@@ -22,7 +22,7 @@ _ROWS = 16384
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GLMLoss(Posed):
+class GLMLoss(BaseStatistic):
     """The negative quasi-log-likelihood b(⟨x, θ⟩) − y ⟨x, θ⟩ of a generalized linear model.
 
     A row is (x, y), x scaled into the ball of radius `norm` and y clipped to [low, high]. Its

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Posed, clip_features, finite
+from kerchief.core.queries import BaseStatistic, clip_features, finite
 from kerchief.core.validate import between, whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pair(Posed):
+class Pair(BaseStatistic):
     """The sum of (x, b y) over users, as one flat vector.
 
     x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self, runtime_checkable
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Feedback, Outlook, Release, Tree
+from kerchief.core.contracts import BoundedSum, Feedback, NoiseInfo, Release, Tree
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.struct import struct
 
@@ -38,7 +38,7 @@ class Phase:
 
 
 @struct
-class Asked:
+class PhaseQuery:
     """What is played and asked in a phase: a function of earlier releases, so public.
 
     The clients of a phase are in groups, in the order of their numbers. Those of a group see the
@@ -104,20 +104,26 @@ class PhasePolicy(Protocol):
         """
         return ()
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Tree:
         """Learner: the state before the first phase."""
         return ()
 
-    def ask(self, features: Array, state: Tree, phase: Phase, *, noisy: bool) -> Asked:
+    def ask(self, features: Array, state: Tree, phase: Phase, *, noisy: bool) -> PhaseQuery:
         """Learner: what a phase plays and asks."""
         raise TypeError("this bandit asks nobody")
 
-    def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
+    def answer(self, asked: PhaseQuery, group: Array | int, averages: Array) -> Array:
         """Device: what a client would answer, from its average reward on each action it saw."""
         raise TypeError("this bandit asks nobody")
 
     def update(
-        self, features: Array, state: Tree, asked: Asked, phase: Phase, mean: Array, noise: Array
+        self,
+        features: Array,
+        state: Tree,
+        asked: PhaseQuery,
+        phase: Phase,
+        mean: Array,
+        noise: Array,
     ) -> Tree:
         """Learner: take in the mean answers of all groups, side by side. Draws nothing.
 
@@ -134,7 +140,12 @@ class PhasePolicy(Protocol):
 
 
 def learn(
-    policy: PhasePolicy, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
+    policy: PhasePolicy,
+    features: Array,
+    state: Tree,
+    asked: PhaseQuery,
+    phase: Phase,
+    release: Release,
 ) -> Tree:
     """Learner: turn the totals of all groups into means, and take them in."""
     users = jnp.maximum(release.count, 1)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from kerchief.core import validate
 from kerchief.core.convex import Domain
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
 
 WHOLE_RECORD = "context, action and reward"
@@ -68,7 +68,7 @@ class Problem:
         largest_score = self.norm * self.radius
         steepest = link_named(self.link).steepest(largest_score)
         if steepest > _STEEPEST:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"scores reach {largest_score:g}, where {self.link} rewards grow by {steepest:g} "
                 f"for one more; that may be at most {_STEEPEST:g}: give a smaller radius or norm"
             )
@@ -100,7 +100,9 @@ class PopulationProblem(Problem):
         """Check the facts: noise, clipping and widths rest on them."""
         super().__post_init__()
         if self.own:
-            raise InvalidValue(f"own is {self.own}; a population's actions share one parameter: 0")
+            raise InvalidValueError(
+                f"own is {self.own}; a population's actions share one parameter: 0"
+            )
         validate.between("spread", self.spread, 0.0, 1e9, closed=True)
 
     @property
@@ -142,7 +144,7 @@ class ContextFreeProblem:
         validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.whole("arms", self.arms, low=0, high=2**24)
         if (self.arms > 0) == (self.domain is not None):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"arms is {self.arms} and domain is {self.domain}; a problem has one of the two"
             )
         least = 0.0 if self.domain is None else 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief_wire.projection import Projection
 
@@ -14,18 +14,18 @@ def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
     """The projection of a problem's features, by how many numbers they shall have, or as given.
 
     Raises:
-        InvalidValue: the problem's features cannot be projected, or not by this one.
+        InvalidValueError: the problem's features cannot be projected, or not by this one.
 
     >>> facts = Problem(dim=100, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> projection_of(facts, 20).onto
     20
     """
     if not isinstance(problem, Problem) or isinstance(problem, PopulationProblem):
-        raise InvalidValue(
+        raise InvalidValueError(
             "only users' own features are projected, and this problem has none; leave project out"
         )
     if problem.own not in (0, problem.dim):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"own is {problem.own} of {problem.dim}; a projection would mix shared coordinates "
             "with arms' own: leave project out"
         )
@@ -34,7 +34,7 @@ def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
     least, greatest = 1 + constant, problem.dim - 1
     if greatest < least:
         remark = ", one of which is the constant" if constant else ""
-        raise InvalidValue(
+        raise InvalidValueError(
             f"project is {validate.whole('project', onto)}, and features have {problem.dim} "
             f"number{'s' * (problem.dim > 1)}{remark}: no fewer can be left; leave project out"
         )
@@ -46,7 +46,7 @@ def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
         constant=constant,
     )
     if isinstance(project, Projection) and project != expected:
-        raise InvalidValue(f"project is {project}; for this problem it must be {expected}")
+        raise InvalidValueError(f"project is {project}; for this problem it must be {expected}")
     return expected
 
 

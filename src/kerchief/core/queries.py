@@ -39,7 +39,7 @@ def clip_features(features: Array, norm: float) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Posed:
+class BaseStatistic:
     """What every query here has; all its bounds are checked, since privacy rests on them.
 
     Attributes:
@@ -65,7 +65,7 @@ class Posed:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Regression(Posed):
+class RegressionMoments(BaseStatistic):
     """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
 
     x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].
@@ -86,7 +86,7 @@ class Regression(Posed):
     weighted: bool = False
 
     @classmethod
-    def of(cls, problem: Problem) -> Regression:
+    def of(cls, problem: Problem) -> RegressionMoments:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
         midpoint, origin = (problem.low + problem.high) / 2, link_named(problem.link).origin
         offset = midpoint if problem.constant else origin
@@ -107,7 +107,7 @@ class Regression(Posed):
         2(1 - c²) + 2Y²(1 - c): so the diameter is (2 + Y²)/√2 if Y² is at most 2, else 2Y. With
         weights one matrix may vanish: it is √(1 + 4Y²), if that is more. Proof in `queries.md`.
 
-        >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
+        >>> round(RegressionMoments(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         4.5
         """
         return self._diameter(1.0)
@@ -120,7 +120,7 @@ class Regression(Posed):
         counted κ times, n the length of the matrix's flat form; the best of some κ is taken.
         Proof in `queries.md`.
 
-        >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).taxicab, 3)
+        >>> round(RegressionMoments(dim=5, norm=1.0, low=0.0, high=1.0).taxicab, 3)
         8.839
         """
         size = svec_size(self.dim)
@@ -133,7 +133,7 @@ class Regression(Posed):
     def largest(self) -> float:
         """The largest absolute value of a number of a statistic, exactly: at x = L e₁.
 
-        >>> Regression(dim=5, norm=2.0, low=0.0, high=3.0).largest
+        >>> RegressionMoments(dim=5, norm=2.0, low=0.0, high=3.0).largest
         6.0
         """
         return self.norm * max(self.balance * self.norm, self._largest_reward)
@@ -142,7 +142,7 @@ class Regression(Posed):
     def absolute(self) -> float:
         """The largest sum of absolute values of a statistic, exactly: at x = L (1, ..., 1)/√d.
 
-        >>> round(Regression(dim=2, norm=1.0, low=0.0, high=1.0).absolute, 3)
+        >>> round(RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0).absolute, 3)
         3.121
         """
         matrix = self.balance * self.norm**2 * (1 + (self.dim - 1) / math.sqrt(2))
@@ -159,7 +159,7 @@ class Regression(Posed):
 
         Proof in `queries.md`.
 
-        >>> query = Regression(dim=5, norm=1.0, low=0.0, high=1.0, offset=0.5)
+        >>> query = RegressionMoments(dim=5, norm=1.0, low=0.0, high=1.0, offset=0.5)
         >>> round(query.radius ** 2, 6)
         1.05
         """
@@ -207,7 +207,7 @@ class Regression(Posed):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gram(Posed):
+class GramMatrix(BaseStatistic):
     """The sums of w₁ x xᵀ, w₂ x xᵀ, ... over users, as one flat isometric vector.
 
     The vector x, of length `dim`, is scaled into the ball of radius `norm`, and the weights of one
@@ -233,7 +233,7 @@ class Gram(Posed):
         inner product of at least 0: so they are at most √2 L² apart, as those of orthogonal x are,
         or of different groups. Proof in `queries.md`.
 
-        >>> round(Gram(dim=3, norm=1.0, groups=2).sensitivity ** 2, 6)
+        >>> round(GramMatrix(dim=3, norm=1.0, groups=2).sensitivity ** 2, 6)
         2.0
         """
         return math.sqrt(2) * self.norm**2
@@ -254,7 +254,7 @@ class Gram(Posed):
 
         Proof in `queries.md`.
 
-        >>> round(Gram(dim=3, norm=1.0, groups=2).radius ** 2, 6)
+        >>> round(GramMatrix(dim=3, norm=1.0, groups=2).radius ** 2, 6)
         0.833333
         """
         largest, centre, places = self.norm**2, self._centre, self.groups * self.dim
@@ -285,10 +285,10 @@ def _multiple(factor: float, dim: int) -> NDArray[np.float64]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss(Posed):
+class BoundedScalar(BaseStatistic):
     """The sum over users of one number, clipped to an interval; there is one report per round.
 
-    >>> Loss(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
+    >>> BoundedScalar(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
     [1.0]
     """
 
@@ -328,12 +328,12 @@ class Loss(Posed):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitBall(Posed):
+class UnitBallVector(BaseStatistic):
     """The sum over clients of a vector in the unit ball, of length `size`.
 
     It has no batches: the phases, and with them the cohorts, depend on the noise level.
 
-    >>> UnitBall(size=2).encode(jnp.array([0.0, 2.0])).tolist()
+    >>> UnitBallVector(size=2).encode(jnp.array([0.0, 2.0])).tolist()
     [0.0, 1.0]
     """
 

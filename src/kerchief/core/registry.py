@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from kerchief.core.errors import UnknownName
+from kerchief.core.errors import UnknownNameError
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Registry(Generic[T]):
     >>> colours["rad"]
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.UnknownName: no colour is called 'rad'; did you mean 'red'? Known: red
+    kerchief.core.errors.UnknownNameError: no colour is called 'rad'; did you mean 'red'? Known: red
     """
 
     def __init__(self, kind: str, *, listed: tuple[str, ...] = ()) -> None:
@@ -69,14 +69,16 @@ class Registry(Generic[T]):
         """Find a thing, or say which names are near."""
         name = self.own_name(name)
         if not isinstance(name, str):
-            raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
+            raise UnknownNameError(
+                f"a {type(name).__name__} is no name of a {self.kind}; give a text"
+            )
         if name not in self._entries:
             near = self._nearest(name)
             listing = self._list_names(near[1:_FEW_NAMES])
             hint = (
                 f"did you mean {near[0]!r}? {listing}" if near else listing[0].lower() + listing[1:]
             )
-            raise UnknownName(f"no {self.kind} is called {name[:80]!r}; {hint}")
+            raise UnknownNameError(f"no {self.kind} is called {name[:80]!r}; {hint}")
         return self._entries[name]
 
     def _list_names(self, near: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 MOST_DIM = 2**12
 """The longest feature vector: its outer product with itself has 2**24 numbers."""
@@ -30,11 +30,11 @@ _USUAL: dict[str, tuple[float, float]] = {
 def _number(name: str, value: float) -> float:
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, bool) or not is_number or value != value:
-        raise InvalidValue(f"{name} is {_format_value(value)}; it must be a number")
+        raise InvalidValueError(f"{name} is {_format_value(value)}; it must be a number")
     try:
         return float(value)
     except OverflowError:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} is beyond all floats; it must be a number below 1e308"
         ) from None
 
@@ -52,13 +52,13 @@ def positive(name: str, value: float, *, infinite: bool = False) -> float:
     >>> positive("epsilon", 0.0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: epsilon is 0.0; it must be above 0
+    kerchief_wire.errors.InvalidValueError: epsilon is 0.0; it must be above 0
     """
     value = _number(name, value)
     if value <= 0:
-        raise InvalidValue(f"{name} is {value}; it must be above 0")
+        raise InvalidValueError(f"{name} is {value}; it must be above 0")
     if math.isinf(value) and not infinite:
-        raise InvalidValue(f"{name} is {value}; it must be finite")
+        raise InvalidValueError(f"{name} is {value}; it must be finite")
     return value
 
 
@@ -66,7 +66,7 @@ def at_least(name: str, value: float, low: float) -> float:
     """Return the value if it is finite and at least `low`."""
     value = _number(name, value)
     if value < low or math.isinf(value):
-        raise InvalidValue(f"{name} is {value}; it must be finite and at least {low}")
+        raise InvalidValueError(f"{name} is {value}; it must be finite and at least {low}")
     return value
 
 
@@ -76,7 +76,7 @@ def between(name: str, value: float, low: float, high: float, *, closed: bool = 
     inside = low <= value <= high if closed else low < value < high
     if not inside:
         bounds = f"[{low}, {high}]" if closed else f"({low}, {high})"
-        raise InvalidValue(f"{name} is {value}; it must lie in {bounds}")
+        raise InvalidValueError(f"{name} is {value}; it must lie in {bounds}")
     return value
 
 
@@ -87,18 +87,22 @@ def whole(name: str, value: int, *, low: int = 1, high: int | None = None) -> in
     12
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidValue(f"{name} is {_format_value(value)}; it must be a whole number")
+        raise InvalidValueError(f"{name} is {_format_value(value)}; it must be a whole number")
     value = int(value)
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high}"
-        raise InvalidValue(f"{name} is {_format_value(value)}; it must be at least {low}{upper}")
+        raise InvalidValueError(
+            f"{name} is {_format_value(value)}; it must be at least {low}{upper}"
+        )
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return the value if it is one of the allowed words."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidValue(f"{name} is {_format_value(value)}; choose one of {', '.join(allowed)}")
+        raise InvalidValueError(
+            f"{name} is {_format_value(value)}; choose one of {', '.join(allowed)}"
+        )
     return value
 
 
@@ -117,15 +121,17 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     >>> increasing("batches", (3, 3))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: batches are (3, 3); each must be above the one before
+    kerchief_wire.errors.InvalidValueError: batches are (3, 3); each must be above the one before
     """
     if not isinstance(values, tuple):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} are {_format_value(values)}; they must be a tuple of whole numbers"
         )
     wholes = tuple(whole(name, value, high=MOST_ROUNDS) for value in values)
     if any(later <= earlier for earlier, later in itertools.pairwise(wholes)):
-        raise InvalidValue(f"{name} are {_format_value(wholes)}; each must be above the one before")
+        raise InvalidValueError(
+            f"{name} are {_format_value(wholes)}; each must be above the one before"
+        )
     return wholes
 
 
@@ -155,7 +161,7 @@ def plain(checked: object) -> None:
     JSON has no word for it.
     """
     if not dataclasses.is_dataclass(checked) or isinstance(checked, type):
-        raise InvalidValue(f"a {type(checked).__name__} has no fields; give a dataclass")
+        raise InvalidValueError(f"a {type(checked).__name__} has no fields; give a dataclass")
     for field in dataclasses.fields(checked):
         object.__setattr__(checked, field.name, _plain(getattr(checked, field.name)))
 
@@ -172,7 +178,7 @@ def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArr
     >>> real_array("features", [[1, 2], [3]])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: features are not an array of real numbers
+    kerchief_wire.errors.InvalidValueError: features are not an array of real numbers
     """
     try:
         array = np.asarray(values)
@@ -180,6 +186,6 @@ def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArr
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
         # Not which values: errors end up in logs, and a context must not.
-        raise InvalidValue(f"{name} are not {kind} of real numbers")
+        raise InvalidValueError(f"{name} are not {kind} of real numbers")
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(np.float64, copy=False)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.features import (
     Category,
     Encoded,
@@ -59,13 +59,13 @@ class Declaration:
         validate.plain(self)
         validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
         if not isinstance(self.features, tuple) or not self.features:
-            raise InvalidValue(f"no feature is declared; {_REMEDY}")
+            raise InvalidValueError(f"no feature is declared; {_REMEDY}")
         if not all(isinstance(feature, Feature) for feature in self.features):
-            raise InvalidValue(f"features are not all declared; {_REMEDY}")
+            raise InvalidValueError(f"features are not all declared; {_REMEDY}")
         names = [name for feature in self.features for name in feature.names]
         for place, name in enumerate(names):
             if name in names[:place]:
-                raise InvalidValue(f"feature {name!r} is declared twice; declare it once")
+                raise InvalidValueError(f"feature {name!r} is declared twice; declare it once")
 
     @classmethod
     def of(
@@ -83,7 +83,7 @@ class Declaration:
         if isinstance(features, Declaration):
             if norm is not None:
                 checked_norm = validate.positive("norm", norm)
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"norm is {checked_norm}, and the declaration of features says its own; leave "
                     "it out"
                 )
@@ -92,14 +92,14 @@ class Declaration:
         bare = tuple(entry for entry in entries if isinstance(entry, str))
         bounded = tuple(entry for entry in entries if not isinstance(entry, str))
         if bare and norm is None:
-            raise InvalidValue(f"feature {bare[0]!r} has no declared range; {_REMEDY}")
+            raise InvalidValueError(f"feature {bare[0]!r} has no declared range; {_REMEDY}")
         if norm is not None and not bare:
             if not bounded:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"norm is {norm}, and no features are named; name them, such as x* for all "
                     "columns of an array"
                 )
-            raise InvalidValue(f"norm is {norm}, and every feature has a range; leave it out")
+            raise InvalidValueError(f"norm is {norm}, and every feature has a range; leave it out")
         vector = () if norm is None else (Vector(names=bare, norm=norm),)
         return cls(features=(*bounded, *vector), intercept=intercept)
 
@@ -182,11 +182,11 @@ def _split_features(features: Any) -> list[tuple[str, Any]]:
     try:
         texts = [features] if isinstance(features, str) else list(features)
     except TypeError:
-        raise InvalidValue(f"features are a {type(features).__name__}; {_REMEDY}") from None
+        raise InvalidValueError(f"features are a {type(features).__name__}; {_REMEDY}") from None
     entries = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidValue(f"a feature is a {type(text).__name__} and no text; {_REMEDY}")
+            raise InvalidValueError(f"a feature is a {type(text).__name__} and no text; {_REMEDY}")
         entries += [entry.partition("=") for entry in parted(text, ",") if entry]
     return [(name.strip(), bounds.strip() or None) for name, _, bounds in entries]
 
@@ -203,7 +203,7 @@ def _build_feature(name: str, bounds: Any) -> Ranged | Category | str:
             return Ranged(name=name, low=low, high=high)
         case [*values]:
             return Category(name=name, values=tuple(values))
-    raise InvalidValue(f"bounds of {name!r} are neither a range nor words; {_REMEDY}")
+    raise InvalidValueError(f"bounds of {name!r} are neither a range nor words; {_REMEDY}")
 
 
 def _read_bounds(name: str, text: str) -> tuple[Any, ...]:
@@ -216,7 +216,7 @@ def _read_bounds(name: str, text: str) -> tuple[Any, ...]:
             return float(low), float(high)
     except ValueError:
         pass
-    raise InvalidValue(
+    raise InvalidValueError(
         f"bounds of {name!r} are {text[:80]!r}, neither a range nor words; {_REMEDY}"
     )
 
@@ -235,7 +235,7 @@ def matching(name: str, columns: Sequence[str]) -> list[str]:
     matches = fnmatch.filter(columns, name)
     if not matches:
         candidates = ", ".join(columns[:40]) or "none"
-        raise InvalidValue(
+        raise InvalidValueError(
             f"no column is like {name!r}; those that may be features are {candidates}"
         )
     return matches
@@ -248,7 +248,9 @@ def declared_range(given: object) -> tuple[float, float]:
     (0.0, 1.0)
     """
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InvalidValue("reward_range is no pair; declare the least and the greatest reward")
+        raise InvalidValueError(
+            "reward_range is no pair; declare the least and the greatest reward"
+        )
     low, high = (
         validate.between("reward_range", bound, *_REWARD_BOUNDS, closed=True) for bound in given
     )

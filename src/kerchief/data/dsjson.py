@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.validate import whole
 from kerchief.data.declaration import matching
 from kerchief.data.files import write_file
@@ -79,7 +79,7 @@ def read_dsjson(
     """
     for name in features or ():
         if _names_user(name, user):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"feature {name!r} says who came, and is no feature then; leave it out of them"
             )
     events = list(_read_events(Path(path), user))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.tables import Table
 
 OTHER = "other"
@@ -49,7 +49,7 @@ class Ranged:
         for bound in (self.low, self.high):
             validate.between(f"range of {self.name!r}", bound, -1e300, 1e300, closed=True)
         if not self.low < self.high:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"range of {self.name!r} is {self.low}:{self.high}; the first must be less: leave "
                 "out features that never vary"
             )
@@ -103,7 +103,7 @@ class Category:
             isinstance(value, str) and value for value in values
         )
         if not are_texts or len(values) < 2 or len(set(values)) < len(values):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"values of {self.name!r} are not two or more different words; declare them as "
                 f"{self.name}=first|second"
             )
@@ -161,7 +161,7 @@ class Vector:
         """Check the bound."""
         validate.plain(self)
         if not isinstance(self.names, tuple) or not self.names:
-            raise InvalidValue("a vector has no columns; name one at least")
+            raise InvalidValueError("a vector has no columns; name one at least")
         for name in self.names:
             check_name(name)
         validate.between("norm", self.norm, 1e-300, 1e300, closed=True)
@@ -186,7 +186,7 @@ class Vector:
         with np.errstate(over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
         if not np.isfinite(lengths).all():
-            raise InvalidValue(f"a row of {table.name} has no finite norm; mend its numbers")
+            raise InvalidValueError(f"a row of {table.name} has no finite norm; mend its numbers")
         return Encoded(rows=rows / np.maximum(lengths, 1.0)[:, None], clipped=lengths > 1)
 
 
@@ -197,7 +197,7 @@ Feature: TypeAlias = Ranged | Category | Vector
 def check_name(name: str) -> None:
     """Refuse what cannot be a feature's name in a declaration."""
     if not isinstance(name, str) or not name or set(name) & set("=,|\n"):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the name of a feature is {str(name)[:80]!r}; it must be the name of a column without "
             "= , and |"
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue, KerchiefError, WriteFailed
+from kerchief.core.errors import InvalidValueError, KerchiefError, WriteError
 from kerchief.core.installing import installing
 
 if TYPE_CHECKING:
@@ -28,14 +28,16 @@ def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
     """
     kind = path.suffixes[-1].lower() if path.suffixes else ""
     if kind not in (".csv", ".tsv", ".parquet"):
-        raise InvalidValue(f"data is {str(path)!r}; give a file that ends in .csv, .tsv, .parquet")
+        raise InvalidValueError(
+            f"data is {str(path)!r}; give a file that ends in .csv, .tsv, .parquet"
+        )
     if importlib.util.find_spec("polars") is None:
         raise KerchiefError(f"files cannot be read without polars: run {installing('report')}")
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
-        raise InvalidValue(f"data is {str(path)!r}; it cannot be read ({reason})") from error
+        raise InvalidValueError(f"data is {str(path)!r}; it cannot be read ({reason})") from error
     return columns_of(path, content), hashlib.sha256(content).hexdigest()
 
 
@@ -58,7 +60,7 @@ def write_file(path: Path | str, content: bytes) -> None:
     A file that is replaced keeps its rights, and the draft is never open to more people than it.
 
     Raises:
-        WriteFailed: its folder is missing, or takes no file.
+        WriteError: its folder is missing, or takes no file.
     """
     place = Path(path).resolve()
     draft = place.with_name(f".{secrets.token_hex(8)}-{place.name}")
@@ -69,7 +71,7 @@ def write_file(path: Path | str, content: bytes) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        raise WriteFailed(
+        raise WriteError(
             f"path is {str(path)!r}; it cannot be written ({error.strerror}); choose a folder that "
             "is there and takes files"
         ) from error
@@ -105,7 +107,7 @@ def _parse_parquet(path: Path, content: bytes) -> pl.DataFrame:
     # Polars panics where footers lie, and its panics are no exceptions of Python's.
     except BaseException as error:
         let_pass(error)
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{path.name} is no whole Parquet file; it may be cut off: write it anew"
         ) from None
 
@@ -123,7 +125,7 @@ def _parse_text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
         ).row(0)
     except BaseException as error:
         let_pass(error)
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{path.name} cannot be read as {kind[1:].upper()}: it is empty or cut off, is not in "
             "UTF-8, or has a row longer than its heading"
         ) from None
@@ -134,7 +136,7 @@ def _parse_text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
         frame.columns = names
     # The last word may be half of one, which would then be a label, or another number.
     if frame.height and not content.endswith((b"\n", b"\r")):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{path.name} ends within row {frame.height}, as if it were cut off: write it anew, or "
             "end it with a new line if it is whole"
         )
@@ -145,7 +147,7 @@ def _check_ends(path: Path, content: bytes) -> None:
     r"""Refuse lines that end in \r alone: all of them would be the heading."""
     heading = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
     if b"\r" in heading.strip(b"\r"):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{path.name} has lines that end in \\r alone, as on old Macs; write it anew with "
             "lines that end in \\n or \\r\\n"
         )
@@ -161,4 +163,4 @@ def check_names(name: str, columns: Sequence[str]) -> None:
     """Refuse a table in which two columns have one name."""
     repeated = [column for place, column in enumerate(columns) if column in columns[:place]]
     if repeated:
-        raise InvalidValue(f"{name} has two columns called {repeated[0]!r}; rename one")
+        raise InvalidValueError(f"{name} has two columns called {repeated[0]!r}; rename one")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kerchief.core import validate
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.data.logs import Floats, Logs
 
 _MAX_BYTES = 2**26
@@ -73,12 +73,12 @@ class LinearModel:
                 continue
             array = validate.real_array(name, value)
             if array.ndim != axes or not np.isfinite(array).all():
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"{name} has shape {array.shape}, or is not finite; it needs {axes} axes"
                 )
             object.__setattr__(self, name, array)
         if self.by_arm is None and self.shared is None and self.intercepts is None:
-            raise InvalidValue("the model is empty; give by_arm, shared or intercepts")
+            raise InvalidValueError("the model is empty; give by_arm, shared or intercepts")
 
     def scores(self, logs: Logs) -> Floats:
         """The predicted reward of every arm, rows x arms."""
@@ -103,7 +103,9 @@ class LinearModel:
 
     def _check_shape(self, name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
         if shape != expected:
-            raise InvalidValue(f"{name} of the model has shape {shape}; these logs need {expected}")
+            raise InvalidValueError(
+                f"{name} of the model has shape {shape}; these logs need {expected}"
+            )
 
 
 def _multiply_rows(features: Floats, parameters: Floats) -> Floats:
@@ -129,18 +131,20 @@ def chances_of(policy: FixedPolicy, logs: Logs) -> Floats:
     """The chance of every arm, rows x arms, checked."""
     own = isinstance(policy, OneArm | UniformPlay | LinearModel)
     if not own and not callable(policy):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"policy is a {type(policy).__name__}; give OneArm, UniformPlay, a LinearModel, or a "
             "function of logs"
         )
     raw = policy.chances(logs) if own else policy(logs)  # type: ignore[union-attr, operator]
     chances = validate.real_array("chances", raw)
     if chances.shape != (logs.rows, logs.arms):
-        raise InvalidValue(f"chances have shape {chances.shape}; give {(logs.rows, logs.arms)}")
+        raise InvalidValueError(
+            f"chances have shape {chances.shape}; give {(logs.rows, logs.arms)}"
+        )
     wrong = ~(chances >= 0).all(axis=1) | ~(np.abs(chances.sum(axis=1) - 1) <= 1e-6)
     wrong |= (chances * ~logs.choices()).any(axis=1)
     if wrong.any():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"row {int(wrong.argmax()) + 1}: chances are negative, do not add up to 1, or are of "
             "arms that are not allowed"
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.tables import digest_of
 
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ class Logs:
     def _check_column(self, name: str, values: ArrayLike, low: float, high: float) -> Floats:
         array = validate.real_array(f"{name}s", values)
         if array.shape != (self.rows,):
-            raise InvalidValue(f"{name}s have shape {array.shape}; give one for each action")
+            raise InvalidValueError(f"{name}s have shape {array.shape}; give one for each action")
         refuse(name, np.isnan(array), "is missing; fill it in or leave the row out")
         complaint = f"is outside [{low:g}, {high:g}]; clip it, or declare a wider range"
         refuse(name, ~((array >= low) & (array <= high)), complaint)
@@ -166,7 +166,7 @@ class Logs:
             return None
         mask = np.asarray(self.allowed)
         if mask.shape != (self.rows, self.arms) or mask.dtype != bool:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"allowed has shape {mask.shape} of {mask.dtype}; give rows x arms of bool, "
                 f"({self.rows}, {self.arms})"
             )
@@ -182,7 +182,7 @@ class Logs:
             features.shape[:-1] not in ((self.arms,), (self.rows, self.arms))
             or not features.shape[-1]
         ):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"arm_features have shape {features.shape}; give ({self.arms}, features) or "
                 f"({self.rows}, {self.arms}, features)"
             )
@@ -195,13 +195,13 @@ def refuse(column: str, wrong: Mask, said: str) -> None:
     if wrong.any():
         row, rest = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
         suffix = f" (and {rest} more row{'s' * (rest > 1)})" if rest else ""
-        raise InvalidValue(f"row {row}{suffix}: {column} {said}")
+        raise InvalidValueError(f"row {row}{suffix}: {column} {said}")
 
 
 def _check_actions(values: ArrayLike, arms: int) -> NDArray[np.int64]:
     actions = validate.real_array("actions", values)
     if actions.ndim != 1 or not 0 < len(actions) <= MOST_ROWS:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"actions have shape {actions.shape}; give one per row, of 1 to {MOST_ROWS} rows"
         )
     refuse("action", np.isnan(actions), "is missing; fill it in or leave the row out")
@@ -215,18 +215,20 @@ def _check_actions(values: ArrayLike, arms: int) -> NDArray[np.int64]:
 def _check_table(name: str, values: ArrayLike, rows: int) -> Floats:
     array = validate.real_array(name, values)
     if array.ndim != 2 or len(array) != rows:
-        raise InvalidValue(f"{name} have shape {array.shape}; give {rows} rows, one per action")
+        raise InvalidValueError(
+            f"{name} have shape {array.shape}; give {rows} rows, one per action"
+        )
     _check_finite(name, array)
     return array
 
 
 def _check_finite(name: str, array: Floats) -> None:
     if array.size > MOST_CELLS:
-        raise InvalidValue(f"{name} hold {array.size} numbers; at most {MOST_CELLS} fit")
+        raise InvalidValueError(f"{name} hold {array.size} numbers; at most {MOST_CELLS} fit")
     wrong = ~np.isfinite(array)
     if wrong.any():
         row, column = int(np.argwhere(wrong)[0][0]) + 1, int(np.argwhere(wrong)[0][-1])
-        raise InvalidValue(
+        raise InvalidValueError(
             f"row {row}: column {column} of {name} is not finite; fill it in or leave the row out"
         )
 
@@ -240,7 +242,7 @@ def _number_users(users: Any, rows: int) -> NDArray[Any] | None:
     except ValueError:
         array = np.zeros((), object)
     if array.shape != (rows,) or array.dtype.kind not in "iuUfO":
-        raise InvalidValue(f"users have shape {array.shape}; give one word or number per row")
+        raise InvalidValueError(f"users have shape {array.shape}; give one word or number per row")
     names = list(map(str, array.tolist()))
     refuse(
         "user", np.array([name in ("", "None", "nan") for name in names]), "is missing; fill it in"
@@ -251,9 +253,11 @@ def _number_users(users: Any, rows: int) -> NDArray[Any] | None:
 
 def _check_column_names(field: str, names: object, dim: int, letter: str) -> tuple[str, ...]:
     if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidValue(f"{field} is no tuple of words; name every column")
+        raise InvalidValueError(f"{field} is no tuple of words; name every column")
     if not names:
         return tuple(f"{letter}{place}" for place in range(dim))
     if len(names) != dim or len(set(names)) != dim:
-        raise InvalidValue(f"{field} has {len(set(names))} words for {dim} columns; give one each")
+        raise InvalidValueError(
+            f"{field} has {len(set(names))} words for {dim} columns; give one each"
+        )
     return names

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import between, one_of, whole
 from kerchief.data.fixed_policies import FixedPolicy, LinearModel, chances_of
 from kerchief.data.logs import Floats, Logs
@@ -121,7 +121,7 @@ def off_policy_value(
         level: how often the interval holds the value, as far as means of so many units are normal.
 
     Raises:
-        BudgetExceeded: the ledger refuses; nothing was drawn.
+        BudgetExceededError: the ledger refuses; nothing was drawn.
 
     >>> from kerchief.data.fixed_policies import OneArm
     >>> dice = np.random.default_rng(1)
@@ -196,16 +196,16 @@ class _Request:
     ) -> _Request:
         one_of("estimator", estimator, ESTIMATORS)
         if largest_weight is not None and least_propensity is not None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"largest_weight is {largest_weight} and least_propensity {least_propensity}; "
                 "the latter says that no weight is cut: give one of the two"
             )
         if model is not None and not isinstance(model, LinearModel):
-            raise InvalidValue(f"model is a {type(model).__name__}; give a LinearModel")
+            raise InvalidValueError(f"model is a {type(model).__name__}; give a LinearModel")
         if model is not None and estimator != "dr":
-            raise InvalidValue(f"estimator is {estimator!r} and takes no model; choose dr")
+            raise InvalidValueError(f"estimator is {estimator!r} and takes no model; choose dr")
         if estimator == "dr" and model is None and logs.users is not None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "estimator is 'dr' without a model, and the unit is a user: which users a model is "
                 "fitted to would depend on who came when; give a model, or choose ips or replay"
             )
@@ -340,7 +340,7 @@ def _check_ledger(ledger: Ledger, unit: str) -> Ledger:
     budget = ledger.budget
     verb = "say" if unit == "user" else "do not say"
     if budget.trust is not Trust.CENTRAL or budget.unit != unit:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the ledger's budget is for one {budget.unit} under {budget.trust} trust; here it "
             f"must be for one {unit} under central trust, as these logs {verb} who came: give "
             "another ledger"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import WORLD, Stream, open_unit
@@ -119,7 +119,7 @@ class Replay:
         1
         """
         if not isinstance(counted, str | None):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"counted is {str(counted)[:80]}; say in words where arms were found"
             )
         bound = _compute_bound(logs, norm, arm_norm)
@@ -128,7 +128,7 @@ class Replay:
         unplayed = np.setdiff1d(np.arange(logs.arms), logs.actions)
         if unplayed.size:
             suffix = f", nor were {unplayed.size - 1} others" if unplayed.size > 1 else ""
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"arm {unplayed[0]}, counted from 0, was never logged{suffix}: what it would have "
                 "given is not known; declare only arms that were played"
             )
@@ -267,7 +267,7 @@ def _count_tries(least: float) -> int:
     """Count users to draw so that none counts with chance 1e-6, in whole blocks."""
     tries = math.log(_LOST_ROUND_CHANCE) / math.log1p(-min(least, 0.99))
     if tries > _MOST_TRIES:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the least propensity is {least:g}, so that some {1 / least:.3g} users must be drawn "
             "per round; give least, such as 0.01, and accept the bias for rows below it"
         )
@@ -285,14 +285,14 @@ def _estimate_means(logs: Logs) -> NDArray[np.float64]:
 def _compute_bound(logs: Logs, norm: float | None, arm_norm: float | None) -> float:
     """Compute the public bound on the features of an arm, and check it on the logs."""
     if not logs.dim and not logs.arm_dim:
-        raise InvalidValue("the logs have no features; name some, of users or of arms")
+        raise InvalidValueError("the logs have no features; name some, of users or of arms")
     for name, value, owner, dim in (
         ("norm", norm, "users", logs.dim),
         ("arm_norm", arm_norm, "arms", logs.arm_dim),
     ):
         if value is not None and not dim:
             bound = validate.positive(name, value)
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{name} is {bound}, and no features of {owner} are read from these logs; leave "
                 "it out"
             )
@@ -307,7 +307,9 @@ def _check_bound(name: str, owner: str, bound: float | None, features: Any) -> f
     if features is None or not features.shape[-1]:
         return 0.0
     if bound is None:
-        raise InvalidValue(f"{name} is not given; declare a public bound on the norm of {owner}")
+        raise InvalidValueError(
+            f"{name} is not given; declare a public bound on the norm of {owner}"
+        )
     bound = validate.between(name, bound, 1e-9, 1e9, closed=True)
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(features, axis=-1).reshape(len(features), -1).max(axis=1)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kerchief.core.errors import InvalidValue
-from kerchief.data.asked_features import ReadLogs, nothing
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.declaration import Declared
+from kerchief.data.feature_selection import ReadLogs, nothing
 from kerchief.data.features import Category
 from kerchief.data.logs import Logs
 from kerchief.data.replay import Replay
@@ -69,7 +69,9 @@ def from_logs(
     if isinstance(source, Logs):
         bounded = reward_range is not None or intercept is not None
         if columns or not nothing(features) or bounded:
-            raise InvalidValue("columns are named, and these logs were read already; name none")
+            raise InvalidValueError(
+                "columns are named, and these logs were read already; name none"
+            )
         return _build_replay(source, {"norm": norm, **replay_options}, sha256)
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     read = read_with_origin(source, reward_range, columns, bounds)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import svec_size
 from kerchief.data.logs import MOST_CELLS, Floats, Logs
 
@@ -34,13 +34,13 @@ class RewardFit:
     def of(cls, logs: Logs) -> RewardFit:
         """The fit of these logs, by public facts alone."""
         if logs.dim and logs.norm is None:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "estimator dr fits a model of rewards, and the features have no declared bounds; "
                 "declare them, as in age=18:90, or give a model of your own"
             )
         fit = cls(arms=logs.arms, dim=logs.dim, norm=logs.norm or 1.0)
         if logs.rows * fit.size > MOST_CELLS:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"estimator dr would fit {fit.size} numbers to {logs.rows} rows, which do not fit "
                 f"into {MOST_CELLS}; name fewer features, or give a model of your own"
             )

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import CodecError, InvalidValueError, KerchiefError
 from kerchief.core.installing import installing
-from kerchief.data.asked_features import AskedFeatures, ReadLogs, nothing
 from kerchief.data.declaration import Declared, declared_range
 from kerchief.data.dsjson import read_dsjson
+from kerchief.data.feature_selection import AskedFeatures, ReadLogs, nothing
 from kerchief.data.features import Category, words_of
 from kerchief.data.files import columns_of, write_file
 from kerchief.data.logs import Floats, Logs
@@ -90,7 +90,9 @@ def read_logs(
     options |= {"arms": arms, "arm_features": arm_features, "user": user}
     columns = {name: value for name, value in options.items() if value is not None}
     if norm is not None and nothing(features):
-        raise InvalidValue(f"norm is {norm}, and no features are named; name them, or leave it out")
+        raise InvalidValueError(
+            f"norm is {norm}, and no features are named; name them, or leave it out"
+        )
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     return read_with_origin(source, reward_range, columns, bounds).logs
 
@@ -118,7 +120,7 @@ def _refuse_columns(form: str, columns: Mapping[str, Any], *, allowed: Sequence[
     """Refuse options that a format of logs does not take because it has its own."""
     for name in columns:
         if name not in allowed:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{name} is given, and {form} says it in its own way (see docs/logs.md); leave "
                 f"{name} out"
             )
@@ -134,7 +136,7 @@ def _read_lines(
     _refuse_columns("DSJSON", columns, allowed=("action", "arms", "user"))
     arm_names = _read_arm_names(columns.get("action"), columns.get("arms"))
     if "action" in columns and arm_names is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"action is {columns['action']!r}, and DSJSON has a column of its own for it; leave "
             "it out, or name the arms in their order, as in item=first|second"
         )
@@ -160,7 +162,7 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
         raise CodecError(f"a feature is called {clash[0]!r}, as another column is; rename it")
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
-        raise InvalidValue(f"path is {str(path)!r}; let it end in .csv or .parquet")
+        raise InvalidValueError(f"path is {str(path)!r}; let it end in .csv or .parquet")
     if importlib.util.find_spec("polars") is None:
         raise KerchiefError(f"tables cannot be written without polars: run {installing('report')}")
     import polars as pl
@@ -250,20 +252,22 @@ def _read_arm_names(action: str | None, arms: Any) -> tuple[str, ...] | None:
     declared_names = Category(name=name, values=words_of(text)).values if equals else None
     if arms is None or isinstance(arms, int | np.integer):
         if declared_names is not None and arms is not None and arms != len(declared_names):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"arms is {arms}, and action names {len(declared_names)}; give one of the two"
             )
         return declared_names
     if isinstance(arms, str) or not isinstance(arms, Sequence):
-        raise InvalidValue("arms are neither a number nor a list of words; give one of the two")
+        raise InvalidValueError(
+            "arms are neither a number nor a list of words; give one of the two"
+        )
     if declared_names is not None and declared_names != tuple(arms):
-        raise InvalidValue("arms are named twice, by action and by arms; give one of the two")
+        raise InvalidValueError("arms are named twice, by action and by arms; give one of the two")
     return Category(name="arms", values=tuple(arms)).values
 
 
 def _check_column_name(option: str, name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidValue(f"{option} is a {type(name).__name__}; give the name of a column")
+        raise InvalidValueError(f"{option} is a {type(name).__name__}; give the name of a column")
     return name
 
 

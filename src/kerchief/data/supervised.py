@@ -9,13 +9,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import positive
-from kerchief.data.aims import Aims, aims_of
+from kerchief.data.arm_features import ArmFeatures, offers_of
 from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
-from kerchief.data.offers import Offers, offers_of
 from kerchief.data.tables import Table, Tabular, check_digest, read_table
+from kerchief.data.targets import Targets, aims_of
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin, Supervised
 
@@ -104,7 +104,7 @@ def from_supervised(
     )
 
 
-def _compute_digest(table: Table, targets: Aims, offers: Offers | None) -> str:
+def _compute_digest(table: Table, targets: Targets, offers: ArmFeatures | None) -> str:
     """Compute the digest of the file, or of all sources where there are several."""
     target_digests = [] if targets.source is None else [f"y={targets.source.digest}"]
     arm_digests = [] if offers is None or offers.source is None else [offers.source.digest]
@@ -122,7 +122,7 @@ def _encode_users(
     if not required and is_empty(features):
         if norm is not None:
             checked_norm = positive("norm", norm)
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"norm is {checked_norm}, and no features of users are declared; declare some, or "
                 "leave it out"
             )
@@ -132,7 +132,11 @@ def _encode_users(
 
 
 def _describe_data(
-    table: Table, targets: Aims, users: Declaration | None, offers: Offers | None, intercept: float
+    table: Table,
+    targets: Targets,
+    users: Declaration | None,
+    offers: ArmFeatures | None,
+    intercept: float,
 ) -> dict[str, Any]:
     """Describe the declaration of the data by names of command-line options."""
     data = table.path or table.name

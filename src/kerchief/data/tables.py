@@ -17,7 +17,7 @@ import numpy as np
 from narwhals.stable.v2.typing import IntoFrame
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.data.files import check_names, let_pass, read_file
 
 _SHOWN = 40
@@ -58,8 +58,9 @@ class Table:
         >>> table.column("click")
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValue: column 'click' of the table is something else already \
-(the label, a reward, what was done, its chance or who came), and no feature; leave it out of them
+        kerchief_wire.errors.InvalidValueError: column 'click' of the table is something else \
+already (the label, a reward, what was done, its chance or who came), and no feature; leave it out \
+of them
         """
         return dataclasses.replace(self, taken=frozenset(taken))
 
@@ -71,7 +72,7 @@ class Table:
     def column(self, name: str) -> NDArray[Any]:
         """A column as it was given, or an error that names those that are spelt alike."""
         if name in self.taken:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"column {name!r} of {self.name} is something else already (the label, a reward, "
                 "what was done, its chance or who came), and no feature; leave it out of them"
             )
@@ -79,10 +80,10 @@ class Table:
             near = difflib.get_close_matches(str(name), list(self.columns), n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}? It" if near else "it"
             names = ", ".join(list(self.columns)[:_SHOWN])
-            raise InvalidValue(f"{self.name} has no column {name!r}; {hint} has {names}")
+            raise InvalidValueError(f"{self.name} has no column {name!r}; {hint} has {names}")
         column = self.columns[name]
         if column.ndim != 1 or column.dtype.kind not in "fiubUO":
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"column {name!r} of {self.name} has shape {column.shape} of {column.dtype}; give "
                 "one number or one word per row"
             )
@@ -139,7 +140,7 @@ class Table:
         if wrong.any():
             row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
             others = f" (and {more} more row{'s' * (more > 1)})" if more else ""
-            raise InvalidValue(f"row {row}{others} of column {name!r} in {self.name} {reason}")
+            raise InvalidValueError(f"row {row}{others} of column {name!r} in {self.name} {reason}")
 
 
 _MISSING = "is missing; fill it in or leave the row out"
@@ -157,13 +158,13 @@ def read_table(source: Tabular, *, name: str | None = None) -> Table:
     >>> table.column("agee")
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: the table has no column 'agee'; did you mean 'age'? \
-It has age, plan
+    kerchief_wire.errors.InvalidValueError: the table has no column 'agee'; did you mean 'age'? It \
+has age, plan
     """
     if isinstance(source, Table):
         return source
     if name is not None and not isinstance(name, str):
-        raise InvalidValue(f"the name of the table is a {type(name).__name__}; give a text")
+        raise InvalidValueError(f"the name of the table is a {type(name).__name__}; give a text")
     digest, path = "", None
     if isinstance(source, str | Path):
         columns, digest = read_file(Path(source))
@@ -192,7 +193,7 @@ def _read_columns(source: Any) -> dict[str, NDArray[Any]]:
         return {name: _read_array(name, source[name]) for name in source.dtype.names}
     array = _read_array("the table", source)
     if array.ndim != 2:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the table has shape {array.shape}; give one row per user and one column per feature"
         )
     return {f"x{place}": array[:, place] for place in range(array.shape[1])}
@@ -209,11 +210,11 @@ def _read_frame(source: Any) -> dict[str, NDArray[Any]] | None:
         names = [str(name) for name in frame.columns]
         columns = [_read_series(series) for series in frame.iter_columns()]
     except nw.exceptions.DuplicateError:
-        raise InvalidValue("the table has two columns of one name; rename one") from None
+        raise InvalidValueError("the table has two columns of one name; rename one") from None
     # What a query says of its failure may hold values of the data.
     except BaseException as error:
         let_pass(error)
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the frame of the table cannot be read ({type(error).__name__}); collect it yourself "
             "to see why, and mend it"
         ) from None
@@ -240,7 +241,9 @@ def _read_column(name: str, values: Any) -> NDArray[Any]:
         return _read_series(series)
     column = _read_array(f"column {name!r}", values)
     if not column.ndim:
-        raise InvalidValue(f"column {name!r} is no column; give one number or one word per row")
+        raise InvalidValueError(
+            f"column {name!r} is no column; give one number or one word per row"
+        )
     return column
 
 
@@ -253,15 +256,15 @@ def _read_array(name: str, values: Any) -> NDArray[Any]:
             array[np.ma.getmaskarray(values)] = None
         return array
     except (TypeError, ValueError, OverflowError):
-        raise InvalidValue(f"{name} is no array: its rows have several lengths") from None
+        raise InvalidValueError(f"{name} is no array: its rows have several lengths") from None
 
 
 def _check_shape(name: str, columns: Mapping[str, NDArray[Any]]) -> None:
     lengths = {key: len(column) for key, column in columns.items()}
     if not lengths or not min(lengths.values()):
-        raise InvalidValue(f"{name} is empty; give at least one column and one row")
+        raise InvalidValueError(f"{name} is empty; give at least one column and one row")
     if len(set(lengths.values())) > 1:
-        raise InvalidValue(f"columns of {name} have {lengths} rows; give as many in each")
+        raise InvalidValueError(f"columns of {name} have {lengths} rows; give as many in each")
 
 
 def _parse_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
@@ -339,7 +342,7 @@ def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
 def check_digest(digest: str, expected: str | None) -> None:
     """Refuse data whose digest is not the one that was asked for, if one was."""
     if expected is not None and str(expected) != digest:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the SHA-256 digest of the data is {digest}, and {str(expected)[:64]} was asked for: "
             "these are not the same data"
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import one_of
 from kerchief.data.reward_fits import RewardFit
 from kerchief.data.value_sums import ValueSum
@@ -32,7 +32,9 @@ def noises_for(
     one_of("mechanism", mechanism, MECHANISMS)
     epsilon, delta = guarantee.epsilon, guarantee.delta
     if mechanism == "gaussian" and delta == 0:
-        raise InvalidValue("delta is 0 and the mechanism gaussian; give delta above 0, or laplace")
+        raise InvalidValueError(
+            "delta is 0 and the mechanism gaussian; give delta above 0, or laplace"
+        )
     kinds: list[Sequence[ExactNoise]] = []
     if mechanism != "gaussian":
         kinds.append(
@@ -80,6 +82,6 @@ def worst_of(noises: Sequence[ExactNoise]) -> Event:
 def check_grid(units: int, noise: ExactNoise) -> None:
     """Refuse, before anything is charged, what whole numbers cannot hold."""
     if units * 4 >= _MOST_STEPS * noise.grid:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{units} units on a grid of {noise.grid} do not fit; ask for less epsilon"
         )

@@ -1,7 +1,7 @@
 """Sums that value a policy, and readings of noisy sums: note `off_policy.md`.
 
-Rewards are centred and halved: r stands for (reward − middle) / half, within [-1, 1]. A unit, which
-is a row or a user, gives the mean of its rows' numbers, which are then encoded.
+Rewards are centred and halved: r stands for (reward − middle) / half, within [-1, 1]. A unit,
+which is a row or a user, gives the mean of its rows' numbers, which are then encoded.
 """
 
 from __future__ import annotations

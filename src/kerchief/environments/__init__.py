@@ -5,8 +5,8 @@ from __future__ import annotations
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.disjoint import DisjointModels
 from kerchief.environments.fixed_intercept import FixedIntercept
-from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 from kerchief.environments.recorded import Recorded, table_two
@@ -22,9 +22,9 @@ __all__ = [
     "Alternating",
     "ChanceArms",
     "CountedArms",
+    "DisjointModels",
     "FixedIntercept",
     "GLMEnvironment",
-    "OwnModels",
     "Population",
     "Recorded",
     "Supervised",

@@ -16,35 +16,37 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import (
+    AdaptiveAdversary,
     Arms,
     Clock,
-    Considers,
-    Foreseen,
-    Opposes,
-    Reacts,
-    Singles,
+    HasBestArm,
+    OmniscientAdversary,
+    PrecomputableContexts,
     Tree,
+    WorstCaseAdversary,
 )
 from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
 
-def can_be_handed(world: object) -> TypeGuard[Foreseen]:
+def can_be_handed(world: object) -> TypeGuard[PrecomputableContexts]:
     """Whether arms may be drawn ahead of time: nobody reacts, and the class itself says how.
 
     Who inherits a way to go without arms may pay, judge or draw otherwise than those who gave it.
     """
-    if not isinstance(world, Foreseen) or isinstance(world, Reacts | Singles):
+    if not isinstance(world, PrecomputableContexts) or isinstance(
+        world, AdaptiveAdversary | HasBestArm
+    ):
         return False
-    own, foreseen = vars(type(world)), {"armless"}
-    if isinstance(world, Opposes):
+    own, foreseen = vars(type(world)), {"without_contexts"}
+    if isinstance(world, OmniscientAdversary):
         foreseen |= {"considered", "opposed"}
     return own.keys() >= foreseen
 
 
 @struct
-class Offer:
+class PrecomputedContexts:
     """What a user may choose from, and how it is judged.
 
     Attributes:
@@ -56,39 +58,45 @@ class Offer:
     judged: Array
 
 
-def offered(world: Foreseen, truth: Tree, clock: Clock, stream: Stream) -> Offer:
+def offered(
+    world: PrecomputableContexts, truth: Tree, clock: Clock, stream: Stream
+) -> PrecomputedContexts:
     """What is handed over for one round."""
-    if not isinstance(world, Considers):
+    if not isinstance(world, WorstCaseAdversary):
         arms = world.arms(truth, clock, stream)
-        return Offer(arms=arms, judged=world.best(truth, arms, clock))
+        return PrecomputedContexts(arms=arms, judged=world.best(truth, arms, clock))
     sets = world.considered(truth, clock, stream)
 
     def losses(arms: Arms) -> Array:
         actions = jnp.arange(arms.allowed.shape[0])
         return jax.vmap(lambda action: world.regret(truth, arms, action, clock))(actions)
 
-    return Offer(arms=sets, judged=jax.vmap(losses)(sets))
+    return PrecomputedContexts(arms=sets, judged=jax.vmap(losses)(sets))
 
 
 @struct
-class Handed:
+class PrecomputedTruth:
     """The truth of one run without what its arms are drawn from, and this round's offer."""
 
     truth: Tree
-    offer: Offer
+    offer: PrecomputedContexts
 
 
-def handing(world: Foreseen) -> Ahead | Opposed:
+def handing(world: PrecomputableContexts) -> Ahead | Opposed:
     """The world that is handed what is drawn from this one."""
-    armless = world.armless()
-    return Opposed(world=armless) if isinstance(world, Considers) else Ahead(world=armless)
+    without_contexts = world.without_contexts()
+    return (
+        Opposed(world=without_contexts)
+        if isinstance(world, WorstCaseAdversary)
+        else Ahead(world=without_contexts)
+    )
 
 
 @struct
 class Ahead:
-    """A world whose arms are handed to it; it needs no more than the `armless` one."""
+    """A world whose arms are handed to it; it needs no more than the `without_contexts` one."""
 
-    world: Foreseen
+    world: PrecomputableContexts
 
     def problem(self, horizon: int) -> AnyProblem:
         """Bandits were built from that of the whole world: nobody asks."""
@@ -98,17 +106,17 @@ class Ahead:
         """The truth is handed over, too: nobody asks."""
         return self.world.init(stream)
 
-    def arms(self, world: Handed, clock: Clock, stream: Stream) -> Arms:
+    def arms(self, world: PrecomputedTruth, clock: Clock, stream: Stream) -> Arms:
         """What was drawn for this round."""
         return world.offer.arms
 
     def reward(
-        self, world: Handed, arms: Arms, action: Array, clock: Clock, stream: Stream
+        self, world: PrecomputedTruth, arms: Arms, action: Array, clock: Clock, stream: Stream
     ) -> Array:
         """Draw the reward in the world."""
         return self.world.reward(world.truth, arms, action, clock, stream)
 
-    def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
+    def regret(self, world: PrecomputedTruth, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected reward lost against the best arm, which comes with the offer."""
         return world.offer.judged - self.world.value(world.truth, arms, action, clock)
 
@@ -118,7 +126,7 @@ class Opposed(Ahead):
     """A world of drawn offers with an adversary, who takes one set of arms of several."""
 
     def opposed(
-        self, world: Handed, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+        self, world: PrecomputedTruth, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
     ) -> Arms:
         """The set in which the choice loses most."""
         sets = world.offer.arms
@@ -126,6 +134,6 @@ class Opposed(Ahead):
         worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(regrets)], sets)
         return worst
 
-    def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
+    def regret(self, world: PrecomputedTruth, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected reward lost in the world."""
         return self.world.regret(world.truth, arms, action, clock)

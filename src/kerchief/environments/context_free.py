@@ -14,7 +14,7 @@ from jax import Array
 
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -142,10 +142,11 @@ class Switching(_Arms):
         >>> Switching.of(turn=60).problem(100)
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValue: turn is 60; it must come before half of the 100 rounds
+        kerchief_wire.errors.InvalidValueError: turn is 60; it must come before half of the 100 \
+rounds
         """
         if 2 * self.turn >= horizon:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"turn is {self.turn}; it must come before half of the {horizon} rounds"
             )
         return super().problem(horizon)

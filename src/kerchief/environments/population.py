@@ -20,7 +20,7 @@ from jax.scipy.special import ndtr
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import WORLD, Stream
 from kerchief.core.struct import static, struct
@@ -170,7 +170,7 @@ def cover_of_sphere(dim: int, distance: float) -> NDArray[np.float64]:
     per unit of the parameter's norm.
 
     Raises:
-        InvalidValue: the distance is not above 0 and at most 1, or takes too many points.
+        InvalidValueError: the distance is not above 0 and at most 1, or takes too many points.
 
     >>> cover_of_sphere(1, 0.5).tolist()
     [[-1.0], [1.0]]
@@ -185,7 +185,7 @@ def _cover(dim: int, distance: float) -> NDArray[np.float64]:
     width = 2 * near / math.sqrt(dim)
     reach = math.floor((1 + near) / width)
     if dim * math.log(2 * reach + 1) > math.log(_GRID):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"cover is {distance}, which takes more points in {dim} dimensions than we look at; "
             "take a larger distance, or fewer dimensions"
         )

@@ -17,8 +17,16 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Clock, Environment, Opposes, Reacts, Singles, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import (
+    AdaptiveAdversary,
+    Arms,
+    Clock,
+    Environment,
+    HasBestArm,
+    OmniscientAdversary,
+    Tree,
+)
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.projections import projected, projection_of
@@ -57,10 +65,10 @@ class Projected:
         """Project a world's features onto so many numbers, as `deploy(project=...)` would.
 
         Raises:
-            InvalidValue: they are no fewer, or this world's features cannot be projected.
+            InvalidValueError: they are no fewer, or this world's features cannot be projected.
         """
-        if isinstance(world, Reacts):
-            raise InvalidValue(
+        if isinstance(world, AdaptiveAdversary):
+            raise InvalidValueError(
                 "this world follows the bandit's actions, and its truth is not projected; leave "
                 "the projection out"
             )
@@ -70,7 +78,7 @@ class Projected:
             (True, False): _OpposingProjected,
             (True, True): _OpposingSinglesProjected,
         }
-        kind = kinds[isinstance(world, Opposes), isinstance(world, Singles)]
+        kind = kinds[isinstance(world, OmniscientAdversary), isinstance(world, HasBestArm)]
         projected_world: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
         return projected_world
 
@@ -105,7 +113,7 @@ class _SinglesProjected(Projected):
 
     def single(self, world: Tree) -> Array:
         """Its number; for yardsticks only."""
-        assert isinstance(self.world, Singles)
+        assert isinstance(self.world, HasBestArm)
         return self.world.single(world)
 
 
@@ -117,7 +125,7 @@ class _OpposingProjected(Projected):
         self, world: Tree, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
     ) -> Arms:
         """The arms that the adversary offers, projected."""
-        assert isinstance(self.world, Opposes)
+        assert isinstance(self.world, OmniscientAdversary)
         offered = self.world.opposed(
             world, clock, stream, lambda arms: choose(self._project_arms(arms))
         )

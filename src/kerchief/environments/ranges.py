@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 RANGED_CONSTANT = 0.5
 """The last coordinate of every row that `ranged` makes."""
@@ -35,19 +35,19 @@ def ranged(features: ArrayLike, *, low: ArrayLike, high: ArrayLike) -> NDArray[n
     values = validate.real_array("features", features)
     least, greatest = validate.real_array("low", low), validate.real_array("high", high)
     if not (values.ndim and least.size and greatest.shape == least.shape == values.shape[-1:]):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"features have shape {values.shape}, low {least.shape} and high {greatest.shape}; "
             "give one least and one greatest value per feature"
         )
     with np.errstate(invalid="ignore"):
         half = greatest / 2 - least / 2
     if not ((half > 0) & np.isfinite(half)).all():
-        raise InvalidValue(
+        raise InvalidValueError(
             "low must be less than high for every feature, both finite; leave out features that "
             "never vary"
         )
     if np.isnan(values).any():
-        raise InvalidValue("features are not all numbers; fill in what is missing first")
+        raise InvalidValueError("features are not all numbers; fill in what is missing first")
     rows = into_ball((np.clip(values, least, greatest) - (least + half)) / half, least.size / 4)
     return np.concatenate([rows, np.full((*rows.shape[:-1], 1), RANGED_CONSTANT)], axis=-1)
 

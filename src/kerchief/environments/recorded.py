@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -46,15 +46,15 @@ class Recorded(Contexts):
         sets = validate.real_array("arms", arms)
         vector = validate.real_array("directions", direction)
         if sets.ndim != 3 or vector.shape != sets.shape[2:] or 0 in sets.shape:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"arms have shape {sets.shape} and the direction {vector.shape}; give (rounds, "
                 "arms, features) and (features,), none of them 0"
             )
         longest, length = _norms(sets).max(), _norms(vector)
         if not longest <= 1 + _ROUNDING:
-            raise InvalidValue(f"the longest arm has norm {longest}; it must be at most 1")
+            raise InvalidValueError(f"the longest arm has norm {longest}; it must be at most 1")
         if not abs(length - 1) <= _ROUNDING:
-            raise InvalidValue(f"the direction has norm {length}; it must be 1")
+            raise InvalidValueError(f"the direction has norm {length}; it must be 1")
         _, count, dim = sets.shape
         validate.whole("dim", dim, high=512)
         return cls(
@@ -97,7 +97,7 @@ def table_two(
     >>> table_two(radius=2.0, horizon=10).problem(11)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: horizon is 11; it must be at least 1 and at most 10
+    kerchief_wire.errors.InvalidValueError: horizon is 11; it must be at least 1 and at most 10
     """
     validate.whole("dim", dim, high=512)
     validate.whole("horizon", horizon, high=_MOST_DRAWN)

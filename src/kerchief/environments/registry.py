@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kerchief.core.convex import DOMAINS
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import LINKS
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
@@ -17,7 +17,7 @@ from kerchief.core.validate import whole
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
 from kerchief.environments.context_free_adversarial import Drifting, Reacting
 from kerchief.environments.context_free_convex import CONVEX, Absolute, ConvexWorld
-from kerchief.environments.own import OwnModels
+from kerchief.environments.disjoint import DisjointModels
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 
@@ -48,7 +48,9 @@ class EnvironmentEntry:
         arguments = {name: value for name, value in options.items() if value is not None}
         for name in arguments:
             if name not in self.options:
-                raise InvalidValue(f"option is {name!r}; this world has {', '.join(self.options)}")
+                raise InvalidValueError(
+                    f"option is {name!r}; this world has {', '.join(self.options)}"
+                )
         return self.factory(**arguments)
 
 
@@ -114,7 +116,7 @@ for _name, _link in LINKS.items():
 _enter(
     Problem,
     "own",
-    OwnModels.of,
+    DisjointModels.of,
     "users bring features of their own; every arm has a parameter of its own",
     actions="models",
 )

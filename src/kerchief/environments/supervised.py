@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import WORLD, Stream
@@ -123,12 +123,12 @@ class Supervised:
         user_rows = _rows("users", users, shapes["users"])
         arm_rows = _rows("offers", offers, shapes["offers"])
         if user_rows.shape[0] != len(outcomes) or user_rows.ndim != 2:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"users have shape {user_rows.shape}, and there are {len(outcomes)} outcomes; give "
                 "one row and one outcome per user"
             )
         if arm_rows.shape[:-1] not in ((count,), (len(outcomes), count)):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"offers have shape {arm_rows.shape}, and there are {count} arms; give one row per "
                 "arm, or one row per user and arm"
             )
@@ -155,7 +155,7 @@ class Supervised:
     def problem(self, horizon: int) -> Problem:
         """The public facts; a run longer than the data is refused, unless users are drawn anew."""
         if self.orders == "permutation" and horizon > self.rows:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"horizon is {horizon}, and there are {self.rows} users who come once each; play "
                 "at most so many rounds, or draw users anew with orders bootstrap"
             )
@@ -239,15 +239,19 @@ def _outcomes(
 ) -> tuple[NDArray[Any], int]:
     """Labels or rewards, and how many arms there are."""
     if (labels is None) == (rewards is None):
-        raise InvalidValue("labels and rewards are both given, or neither is; give one of them")
+        raise InvalidValueError(
+            "labels and rewards are both given, or neither is; give one of them"
+        )
     validate.at_least("high - low", high - low, 1e-9)
     outcomes = _labels(labels) if labels is not None else _rewards_in(rewards, low, high)
     if labels is not None and (low, high) != (0.0, 1.0):
-        raise InvalidValue(f"rewards of labels lie in [0, 1], not in [{low}, {high}]")
+        raise InvalidValueError(f"rewards of labels lie in [0, 1], not in [{low}, {high}]")
     least = int(outcomes.max()) + 1 if labels is not None else outcomes.shape[1]
     count = validate.whole("arms", least if arms is None else arms, low=least, high=2**24)
     if labels is None and count != least:
-        raise InvalidValue(f"arms is {arms}, and rewards have {least} columns; give one per arm")
+        raise InvalidValueError(
+            f"arms is {arms}, and rewards have {least} columns; give one per arm"
+        )
     return outcomes, count
 
 
@@ -257,18 +261,18 @@ def _labels(labels: ArrayLike) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError):
         array = np.asarray(None)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or array.min() < 0:
-        raise InvalidValue("labels are not one whole number from 0 for each of some users")
+        raise InvalidValueError("labels are not one whole number from 0 for each of some users")
     return array
 
 
 def _rewards_in(rewards: ArrayLike | None, low: float, high: float) -> NDArray[np.float64]:
     array = validate.real_array("rewards", [] if rewards is None else rewards)
     if array.ndim != 2 or not array.size:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"rewards have shape {array.shape}; give one row per user and one column per arm"
         )
     if not ((array >= low) & (array <= high)).all():
-        raise InvalidValue(f"rewards do not all lie in [{low}, {high}]; declare a wider range")
+        raise InvalidValueError(f"rewards do not all lie in [{low}, {high}]; declare a wider range")
     return array
 
 
@@ -277,7 +281,7 @@ def _rows(name: str, features: ArrayLike | None, empty: tuple[int, ...]) -> NDAr
         return np.zeros(empty)
     rows = validate.real_array(name, features)
     if rows.ndim < 2:
-        raise InvalidValue(f"{name} have shape {rows.shape}; give one row of features each")
+        raise InvalidValueError(f"{name} have shape {rows.shape}; give one row of features each")
     return rows
 
 
@@ -286,15 +290,17 @@ def _check_bounds(
 ) -> tuple[float, float]:
     """Refuse rows longer than the norm, and a constant that is none."""
     if not users.shape[-1] + offers.shape[-1]:
-        raise InvalidValue("there are no features; give those of users, of arms, or both")
+        raise InvalidValueError("there are no features; give those of users, of arms, or both")
     with np.errstate(over="ignore"):
         lengths = [np.linalg.norm(rows, axis=-1).max(initial=0.0) for rows in (users, offers)]
     longest = math.hypot(*lengths)
     norm = validate.between("norm", norm, 1e-9, 1e9, closed=True)
     if not longest <= norm * (1 + _ROUNDING):
-        raise InvalidValue(f"the longest row has norm {longest}; it must be at most {norm}")
+        raise InvalidValueError(f"the longest row has norm {longest}; it must be at most {norm}")
     constant = validate.between("constant", constant, -norm, norm, closed=True)
     last = (users if users.shape[-1] else offers)[..., -1]
     if constant and not np.allclose(last, constant):
-        raise InvalidValue(f"constant is {constant}; the last coordinate of all rows must be it")
+        raise InvalidValueError(
+            f"constant is {constant}; the last coordinate of all rows must be it"
+        )
     return norm, constant

@@ -156,7 +156,8 @@ class GLMEnvironment:
         count = self.contexts.count
         if self.fewest == count:
             return Arms(features=features, allowed=jnp.ones(count, bool))
-        # A uniform lies in (0, 1], so its ceiling counts from 1 and never leaves the user armless.
+        # A uniform lies in (0, 1], so its ceiling counts from 1 and never leaves the user
+        # without_contexts.
         extra = jnp.ceil(stream.split(2).uniform(1) * (count + 1 - self.fewest))
         size = self.fewest - 1 + extra
         rank = jnp.argsort(jnp.argsort(stream.split(3).uniform(count)))
@@ -182,7 +183,7 @@ class GLMEnvironment:
         """The expected reward of an arm."""
         return self._means(world, arms.features[action])
 
-    def armless(self) -> Self:
+    def without_contexts(self) -> Self:
         """Rewards know features alone: any contexts will do, and nobody is told of them."""
         contexts = Contexts(dim=self.contexts.dim, count=self.contexts.count)
         return dataclasses.replace(self, contexts=contexts, fewest=contexts.count, told=self.link)
@@ -216,9 +217,9 @@ class _Opposing(GLMEnvironment):
         worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(regrets)], sets)
         return worst
 
-    def armless(self) -> Self:
+    def without_contexts(self) -> Self:
         """As without an adversary: whoever is handed the sets need not draw them."""
-        return super().armless()
+        return super().without_contexts()
 
 
 def make_environment(
@@ -242,7 +243,7 @@ def make_environment(
     >>> make_environment(dim=0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: dim is 0; it must be at least 1 and at most 512
+    kerchief_wire.errors.InvalidValueError: dim is 0; it must be at least 1 and at most 512
     """
     make = CONTEXTS[contexts]
     dim = validate.whole("dim", dim, low=2 if make.constant else 1, high=512)

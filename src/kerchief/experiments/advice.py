@@ -14,7 +14,7 @@ from kerchief.data.replay import Replay
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.forecast import (
     Interval,
-    Needed,
+    Requirement,
     Verdict,
     average,
     epsilon_needed,
@@ -22,8 +22,8 @@ from kerchief.experiments.forecast import (
     users_needed,
     verdict,
 )
+from kerchief.experiments.pilot_runs import SimulatedRuns, yardstick
 from kerchief.experiments.planning import SINGLE, Planning
-from kerchief.experiments.played import Played, yardstick
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import amount
 from kerchief.experiments.wire_size import WireSize, wire_size
@@ -60,8 +60,8 @@ class Row:
     spread: Interval | None = None
     better: float | None = None
     verdict: Verdict | None = None
-    users: Needed | None = None
-    epsilon: Needed | None = None
+    users: Requirement | None = None
+    epsilon: Requirement | None = None
     wire: WireSize | None = None
 
     def texts(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Advice:
     """Question of `kerchief plan` with the simulation that answers it."""
 
     planning: Planning
-    played: Played
+    played: SimulatedRuns
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -323,7 +323,7 @@ def _format_regret(regret: float) -> str:
     return f"-{amount(-regret)}" if regret < 0 else amount(regret)
 
 
-def _describe_users(requirement: Needed) -> str:
+def _describe_users(requirement: Requirement) -> str:
     if requirement.value is not None:
         at_most = "at most " if requirement.bound else ""
         return f"learning is ahead after {at_most}{_round_users(requirement.value)} users"
@@ -336,7 +336,7 @@ def _describe_users(requirement: Needed) -> str:
     )
 
 
-def _describe_epsilon(requirement: Needed) -> str:
+def _describe_epsilon(requirement: Requirement) -> str:
     if requirement.value is None:
         return f"no epsilon up to {requirement.most:g} makes it pay at this number of users"
     if requirement.bound:

@@ -71,7 +71,7 @@ class Algorithm:
     def parameters(self) -> set[str]:
         """Fields of its class, and arguments of the class's constructors."""
         kind = resolve_name(self.kind)
-        builders = (getattr(kind, name, None) for name in ("of", "promised"))
+        builders = (getattr(kind, name, None) for name in ("of", "build_with_budget"))
         arguments = (inspect.signature(builder).parameters for builder in builders if builder)
         names = {field.name for field in dataclasses.fields(kind)}
         return names.union(*arguments)

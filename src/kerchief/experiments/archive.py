@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from kerchief.core.errors import KerchiefError
-from kerchief.experiments.folder import Folder
-from kerchief.experiments.parts import Finished, Part
+from kerchief.experiments.chunks import Chunk, ChunkResult
+from kerchief.experiments.run_folder import Folder
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.run import Run
@@ -50,7 +50,7 @@ class Archive:
     folder: Folder
     mine: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
-    def find(self, part: Part) -> Finished | None:
+    def find(self, part: Chunk) -> ChunkResult | None:
         """Read the result of a part, or return None if there is no valid file."""
         address = part.address()
         try:
@@ -58,7 +58,7 @@ class Archive:
         except _READ_ERRORS:
             return None
 
-    def keep(self, part: Part, played: Finished) -> None:
+    def keep(self, part: Chunk, played: ChunkResult) -> None:
         """Write the result of a part; an interrupt leaves a complete file or none."""
         address = part.address()
         content = _encode(played, address, part)
@@ -72,7 +72,7 @@ class Archive:
                 self.folder.remove(file.name)
 
 
-def _encode(result: Finished, address: str, part: Part) -> bytes:
+def _encode(result: ChunkResult, address: str, part: Chunk) -> bytes:
     """Encode a result: arrays as they are, everything else as one JSON text."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     facts: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def _encode(result: Finished, address: str, part: Part) -> bytes:
     return stream.getvalue()
 
 
-def _decode(content: bytes, address: str) -> Finished:
+def _decode(content: bytes, address: str) -> ChunkResult:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         arrays = dict(stored)
     document = json.loads(str(arrays.pop(_FACTS_KEY)))
@@ -112,7 +112,7 @@ def _decode(content: bytes, address: str) -> Finished:
             case _:
                 fields[name] = value
     alone = document["alone"]
-    return Finished(
+    return ChunkResult(
         run=Run(**fields),
         noises=document["noises"],
         alone=None if alone is None else Guarantee.from_dict(alone),

@@ -23,17 +23,17 @@ from kerchief.core import validate
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.environments.worlds import make_environment
+from kerchief.experiments.baseline import time_numpy
+from kerchief.experiments.chunks import Chunk
 from kerchief.experiments.interactive import interactive_timer
-from kerchief.experiments.parts import Part
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.versions import machine, versions
-from kerchief.experiments.yardstick import time_numpy
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.run import AnyEnvironment
@@ -170,7 +170,7 @@ def time_run(
     private = Trust(trust) is not Trust.NONE
     configuration = player(policy, trust=trust, epsilon=_EPSILON) if private else player(policy)
     cell = Cell(player=configuration, world="benchmark", delta=_DELTA, horizon=horizon)
-    part = Part(cell=cell, environment=environment, seed=0, first=0, last=replicates, ticks=1)
+    part = Chunk(cell=cell, environment=environment, seed=0, first=0, last=replicates, ticks=1)
     return part.play().run.microseconds
 
 
@@ -251,7 +251,9 @@ def scene_of(case: Case) -> Scene:
     """Build the bandits of a case, with their whole run charged to a ledger."""
     entry, guarantee = POLICIES[case.policy], case.guarantee()
     environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)
-    bandit = arrange(case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee))
+    bandit = build_protected(
+        case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee)
+    )
     pay(bandit.privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
     assert not isinstance(bandit.policy, PhasePolicy)
     return Scene(

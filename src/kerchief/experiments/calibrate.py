@@ -9,19 +9,26 @@ from functools import partial
 from typing import Any
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.experiments.asked import Asked, Ball, Query, Sums, last_noise, own_noise
-from kerchief.experiments.ways import (
+from kerchief.experiments.alternatives import (
     Alternative,
     View,
     gaussian_multiplier,
     other_ways,
     tried,
     view_of,
+)
+from kerchief.experiments.protected_statistic import (
+    Ball,
+    ProtectedStatistic,
+    Query,
+    Sums,
+    last_noise,
+    own_noise,
 )
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -36,7 +43,7 @@ from kerchief.privatizers.schedule import At
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Twin:
+class ExactNoise:
     """Exact noise that a deployment adds.
 
     Attributes:
@@ -44,7 +51,8 @@ class Twin:
             None, like the next two, for what adds no noise in whole steps of a grid.
         scale: of the noise in steps; under joint trust that of each seed vector, under shuffle
             trust of all coins of a cohort.
-        std: standard deviation of the exact noise, where `Noise.std` is that of simulated noise.
+        std: standard deviation of the exact noise, where `CalibratedNoise.std` is that of simulated
+            noise.
         epsilon: privacy cost to a user, at the guarantee's delta.
         refused: reason why there is no exact noise; then all else is None.
     """
@@ -58,7 +66,7 @@ class Twin:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Noise:
+class CalibratedNoise:
     """Noise that keeps a guarantee, with its alternatives.
 
     Attributes:
@@ -91,7 +99,7 @@ class Noise:
     std: float
     releases: int
     total_std: float
-    twin: Twin
+    twin: ExactNoise
     alternatives: tuple[Alternative, ...]
     views: tuple[View, ...] = ()
 
@@ -122,7 +130,7 @@ def calibrate(
     horizon: int = 10_000,
     sensitivity: float | None = None,
     local: float = math.inf,
-) -> Noise:
+) -> CalibratedNoise:
     """Find the noise for LinUCB's statistic, or for any of known sensitivity.
 
     LinUCB's statistic is the sum of (x xᵀ, y x) over users. All figures are those of the privatizer
@@ -145,7 +153,7 @@ def calibrate(
     validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     query = _build_query(_build_problem(env, horizon, dim=dim, radius=radius), sensitivity)
-    plain = Asked(query=query, promise=guarantee, horizon=horizon)
+    plain = ProtectedStatistic(query=query, promise=guarantee, horizon=horizon)
     statistic = dataclasses.replace(plain, query=dataclasses.replace(query, local=local))
     privatizer = statistic.protected(_choose_default(statistic))
     std, event = (
@@ -163,7 +171,7 @@ def calibrate(
         report_guarantee = Guarantee(
             epsilon=view.wire, delta=0.0, trust=Trust.LOCAL, rounds=horizon
         )
-    return Noise(
+    return CalibratedNoise(
         guarantee=guarantee,
         kept=total_guarantee,
         alone=report_guarantee,
@@ -186,13 +194,13 @@ def calibrate(
     )
 
 
-def _choose_default(statistic: Asked) -> str:
+def _choose_default(statistic: ProtectedStatistic) -> str:
     """Return the default mechanism: bits where each report has a guarantee."""
     is_coded = statistic.promise.trust is Trust.SHUFFLE and math.isfinite(statistic.query.local)
     return "bit" if is_coded else BEST
 
 
-def _build_views(statistic: Asked, privatizer: Sums) -> Iterator[View]:
+def _build_views(statistic: ProtectedStatistic, privatizer: Sums) -> Iterator[View]:
     """Yield the guarantees of each shuffle mechanism against each observer.
 
     One report reveals most in the largest cohort. If reports have a guarantee of their own, the
@@ -218,7 +226,9 @@ def _build_problem(env: str, horizon: int, **options: Any) -> Problem:
     """Build the problem of an environment whose users bring contexts."""
     if ENVIRONMENTS[env].problem is not Problem:
         names = ", ".join(worlds())
-        raise InvalidValue(f"env is {env!r}, whose users bring no contexts; choose one of {names}")
+        raise InvalidValueError(
+            f"env is {env!r}, whose users bring no contexts; choose one of {names}"
+        )
     problem = ENVIRONMENTS[env].make(**options).problem(horizon)
     assert isinstance(problem, Problem)
     return problem
@@ -226,14 +236,14 @@ def _build_problem(env: str, horizon: int, **options: Any) -> Problem:
 
 def _build_query(problem: Problem, sensitivity: float | None) -> Query:
     """Build LinUCB's statistic, or a ball of its size with this sensitivity."""
-    query = Regression.of(problem)
+    query = RegressionMoments.of(problem)
     if sensitivity is None:
         return query
     validate.between("sensitivity", sensitivity, 1e-9, 1e9, closed=True)
     return Ball(size=query.size, diameter=sensitivity)
 
 
-def _select_largest_cohort(statistic: Asked, privatizer: Sums) -> Asked:
+def _select_largest_cohort(statistic: ProtectedStatistic, privatizer: Sums) -> ProtectedStatistic:
     """Keep only the largest cohort under shuffle DP, which is the noisiest.
 
     Pricing every cohort is slow. Under other trust models the noise does not depend on the size of
@@ -248,7 +258,7 @@ def _select_largest_cohort(statistic: Asked, privatizer: Sums) -> Asked:
 
 
 def _compare_mechanisms(
-    statistic: Asked, default_std: float
+    statistic: ProtectedStatistic, default_std: float
 ) -> tuple[str, tuple[Alternative, ...]]:
     """Return the mechanism that `best` stands for, and a row for each."""
     rows = {
@@ -273,15 +283,15 @@ def _compare_mechanisms(
     return default, tuple(marked)
 
 
-def _measure_exact_noise(privatizer: Sums, guarantee: Guarantee, horizon: int) -> Twin:
+def _measure_exact_noise(privatizer: Sums, guarantee: Guarantee, horizon: int) -> ExactNoise:
     """Measure the exact noise of a deployment and its charge to a ledger."""
     ledger = MemoryLedger(guarantee)
     try:
         exact = privatizer.exact()
         pay({"statistic": exact}, ledger, horizon=horizon)
     except KerchiefError as refusal:
-        return Twin(refused=str(refusal))
-    twin = Twin(std=own_noise(exact, horizon), epsilon=ledger.spent().epsilon)
+        return ExactNoise(refused=str(refusal))
+    twin = ExactNoise(std=own_noise(exact, horizon), epsilon=ledger.spent().epsilon)
     (noise,) = exact.noises
     source = noise.seeds[0] if isinstance(noise, ExactContinualNoise) else noise
     if not isinstance(source, ExactGaussian | ExactLaplace | ExactBinomial):

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import one_of
 from kerchief.experiments.players import Key, Player, player
 from kerchief.experiments.results import Result, amount
@@ -60,12 +60,12 @@ class Claim:
         """Check that the fields of the two sources are not mixed."""
         one_of("recorded", self.recorded, RECORDED)
         if self.source == "ours" and (self.recorded, self.place, self.figures) != ("holds", "", ""):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"claim {self.sentence!r} is ours and has a recorded verdict, a place or figures; "
                 "only a paper's claim has them"
             )
         if self.source == "paper" and not self.place:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"claim {self.sentence!r} is a paper's and has no place; name the table, the "
                 "section or the theorem"
             )

@@ -50,7 +50,7 @@ def rounds_of(data: WorldOfData) -> int:
     return data.rounds if isinstance(data, Replay) else data.rows
 
 
-def told_of(data: WorldOfData) -> Iterator[str]:
+def describe_data(data: WorldOfData) -> Iterator[str]:
     """Yield sentences on the size of the data, their clipping and their arms.
 
     The share of clipped rows is not private, so show it in simulations only.

@@ -10,27 +10,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kerchief.core import validate
-from kerchief.core.contracts import Knows, Singles
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import HasBestArm, Oracle
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments import plugins
+from kerchief.experiments.chunks import MOST_FEATURES, arranged
 from kerchief.experiments.data import (
     WorldOfData,
+    describe_data,
     entry_of,
     parameters_of,
     rounds_of,
     size_of,
-    told_of,
 )
-from kerchief.experiments.parts import MOST_FEATURES, arranged
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
-from kerchief.roles.arrange import own_word
+from kerchief.roles.protected_policy import choose_mechanism
 from kerchief.simulation.run import AnyEnvironment
 
 _ENVIRONMENT_FIELDS = ("dim", "arms", "radius", "fewest", "noise")
@@ -68,7 +68,7 @@ class Comparison(Plan):
     >>> Comparison(env="linear", policies=("dpe",))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population, \
+    kerchief_wire.errors.InvalidValueError: env is 'linear'; policy 'dpe' plays in population, \
 continuum
     """
 
@@ -108,7 +108,7 @@ continuum
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             try:
                 bandit = arranged(cell, problem)
-            except InvalidValue:
+            except InvalidValueError:
                 if self.data is None:
                     self._check_world(cell.player.policy)
                 raise
@@ -213,7 +213,7 @@ continuum
 
     def note(self) -> str:
         """Describe the clipping of data, and the projection with its cost."""
-        sentences = [] if self.data is None else list(told_of(self.data))
+        sentences = [] if self.data is None else list(describe_data(self.data))
         sentences += [
             f"In {self.caption(name)}, features are projected from {projection.dim} numbers to "
             f"{projection.onto}, and {100 * projection.clipped:.0f} % of them are clipped then; "
@@ -309,7 +309,7 @@ continuum
     def _choose_mechanism(self, name: str, trust: Trust) -> str:
         """Return the chosen mechanism for a trust model, or the policy's own."""
         mechanism: str | None = getattr(self, FLAGS[trust])
-        return own_word(POLICIES[name], trust) if mechanism is None else mechanism
+        return choose_mechanism(POLICIES[name], trust) if mechanism is None else mechanism
 
     def _list_mechanisms(self, trust: Trust) -> list[str]:
         """List the mechanisms of all rows of a trust model."""
@@ -342,13 +342,13 @@ continuum
         if self.data is None:
             return
         if not isinstance(self.data, WorldOfData):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
                 "or `from_logs`"
             )
         for name in ("env", *_ENVIRONMENT_FIELDS, "options", "contexts"):
             if getattr(self, name) != getattr(type(self), name):
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"{name} is {getattr(self, name)!r}, and data have no such option; leave it out"
                 )
 
@@ -361,14 +361,16 @@ continuum
         ):
             values = getattr(self, kind)
             if not isinstance(values, tuple) or not values:
-                raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
+                raise InvalidValueError(f"{kind} is empty, or no tuple; give at least one")
         for kind in ("options", "numbers"):
             values = getattr(self, kind)
             if not isinstance(values, tuple) or not all(map(_is_pair, values)):
-                raise InvalidValue(f"{kind} is no tuple of pairs; give a name and a value each")
+                raise InvalidValueError(
+                    f"{kind} is no tuple of pairs; give a name and a value each"
+                )
         for name, _ in self.options:
             if name in ("contexts", *_ENVIRONMENT_FIELDS) and getattr(self, name) is not None:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"option is {name!r}, which is given by itself too; give it once"
                 )
 
@@ -391,7 +393,7 @@ continuum
     def _check_names(self) -> None:
         _check_name("mode", self.mode, ("tuned", "theory"))
         if not self._has_contexts and self.contexts != type(self).contexts:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"contexts is {', '.join(map(repr, self.contexts))}, and the {self.world} world "
                 "has none; leave it out"
             )
@@ -405,7 +407,7 @@ continuum
                 continue
             MECHANISMS_OF[trust][mechanism]
             if mechanism != BEST and trust not in self._list_trusts():
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"{flag} is {mechanism!r}, and no row has {trust.value} trust; leave it out, "
                     f"or add that trust"
                 )
@@ -414,7 +416,7 @@ continuum
         """Whether a policy fits the environment, which names the best arm if it must."""
         name = _resolve_name(name, self._entry)
         has_best_arm = all(
-            isinstance(environment, Singles) for environment in self._environments.values()
+            isinstance(environment, HasBestArm) for environment in self._environments.values()
         )
         return _is_compatible(POLICIES[name], self._entry) and (
             has_best_arm or not needs_telling(name)
@@ -428,10 +430,10 @@ continuum
             policy for policy in self.policies if POLICIES[policy].home == environment
         ]
         if self.env is not None or not native_policies:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"env is {environment!r}; policy {name!r} plays in {', '.join(environments)}"
             )
-        raise InvalidValue(
+        raise InvalidValueError(
             f"policy {native_policies[0]!r} plays in {environment!r} where no env is given, and "
             f"policy {name!r} in {', '.join(environments)}; compare them apart, or name an env "
             "that both play in"
@@ -442,14 +444,14 @@ continuum
             if self.data is None:
                 self._check_world(name)
             playable = filter(self._is_playable, POLICIES)
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"policy {name!r} does not play on these data; those that do are "
                 f"{', '.join(playable)}"
             )
         supported = policy.trusts_in(self._entry.problem)
         for trust in trusts:
             if trust not in supported:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"trust is {trust!r}; policy {name!r} supports {', '.join(supported)}"
                 )
 
@@ -485,9 +487,9 @@ def _can_play(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     try:
         environment = world.make()
         instance = policy.build(environment.problem(Comparison.horizon), "tuned")
-    except InvalidValue:
+    except InvalidValueError:
         return False
-    return isinstance(environment, Singles) or not isinstance(instance, Knows)
+    return isinstance(environment, HasBestArm) or not isinstance(instance, Oracle)
 
 
 def _is_pair(value: object) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ParamSpec
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
 from kerchief.experiments import plugins
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
@@ -98,15 +98,15 @@ class Experiment:
     def __post_init__(self) -> None:
         """Check that every claim is about a row that is played."""
         if not self.claims:
-            raise InvalidValue(f"experiment {self.name!r} claims nothing; give it a claim")
+            raise InvalidValueError(f"experiment {self.name!r} claims nothing; give it a claim")
         for setting in self.settings:
             if self._list_worlds().count(setting.name) > 1:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"experiment {self.name!r} has two worlds {setting.name!r}; name them apart"
                 )
             for configuration in setting.players:
                 if configuration not in self.players:
-                    raise InvalidValue(
+                    raise InvalidValueError(
                         f"experiment {self.name!r}, {setting.name}: {configuration.label()} is "
                         "none of its players"
                     )
@@ -114,9 +114,13 @@ class Experiment:
         for claim in self.claims:
             self._check_played(claim.sentence, claim.needs, self.size(quick=claim.quick))
         if not self.panels and self.axis is None:
-            raise InvalidValue(f"experiment {self.name!r} draws nothing; give it panels or an axis")
+            raise InvalidValueError(
+                f"experiment {self.name!r} draws nothing; give it panels or an axis"
+            )
         if self.axis is not None and any(setting.number is None for setting in self.settings):
-            raise InvalidValue(f"experiment {self.name!r} has an axis; give each world its number")
+            raise InvalidValueError(
+                f"experiment {self.name!r} has an axis; give each world its number"
+            )
 
     def lineup(self, size: Size, world: str) -> tuple[Player, ...]:
         """Return the players of an environment, in the order of the table."""
@@ -192,7 +196,7 @@ class Experiment:
         played_keys = set(self.keys(size))
         for key in keys:
             if key not in played_keys:
-                raise InvalidValue(f"experiment {self.name!r}, {subject}: {key} is not played")
+                raise InvalidValueError(f"experiment {self.name!r}, {subject}: {key} is not played")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from kerchief.core.validate import one_of
 from kerchief.experiments.extras import require
 from kerchief.experiments.facets import Facet, facets
 from kerchief.experiments.labels import Names, name_ends
+from kerchief.experiments.line_styles import GREY, LineStyle, pen_for
 from kerchief.experiments.panels import OverBits, OverEpsilon, OverRounds, OverWorlds, Panel
-from kerchief.experiments.pens import GREY, Pen, pen_for
 from kerchief.experiments.plan import Panel as Word
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
@@ -150,7 +150,7 @@ def _count_columns(block: Sequence[_Plot]) -> int:
     return -(-len(block) // rows)
 
 
-def _draw_block(part: SubFigure, title: str, block: Sequence[_Plot], pen: Pen) -> list[Names]:
+def _draw_block(part: SubFigure, title: str, block: Sequence[_Plot], pen: LineStyle) -> list[Names]:
     """Draw the panels of one environment, with one scale of regret."""
     columns = _count_columns(block)
     rows = -(-len(block) // columns)

@@ -22,7 +22,7 @@ import numpy as np
 import kerchief
 import kerchief_device
 import kerchief_wire
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 _OWN_PACKAGES = ("kerchief", "kerchief_wire", "kerchief_device")
 
@@ -86,7 +86,7 @@ def _describe_value(value: Any) -> Any:
             _name_definition(value),
             _describe_value((value.__defaults__, value.__kwdefaults__)),
         ]
-    raise InvalidValue(
+    raise InvalidValueError(
         f"a {type(value).__name__} has no fingerprint, so its results cannot be stored; make it a "
         "frozen dataclass of numbers, texts and arrays"
     )
@@ -104,7 +104,7 @@ def _name_definition(definition: Any) -> str:
     """Name a class or function, with a digest of its source if it is foreign."""
     name = f"{definition.__module__}.{definition.__qualname__}"
     if "<" in name:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} has no name of its own, so its results cannot be stored; define it at the top "
             "of a module"
         )

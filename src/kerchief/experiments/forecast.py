@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import between, real_array
 
 _special: Any = importlib.import_module("scipy.special")
@@ -98,7 +98,7 @@ def average(values: ArrayLike, *, level: float = LEVEL) -> Interval:
 def _sort_values(values: ArrayLike) -> NDArray[np.float64]:
     sorted_values = np.sort(real_array("values", values).ravel())
     if sorted_values.size < 2 or not np.isfinite(sorted_values).all():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"there are {sorted_values.size} values; an interval needs 2 or more finite ones"
         )
     return sorted_values
@@ -115,7 +115,7 @@ def _compute_quantile(count: int, level: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Needed:
+class Requirement:
     """Amount of users or epsilon from which a gain is positive.
 
     Attributes:
@@ -136,7 +136,7 @@ class Needed:
         return self.value is not None and self.value <= self.least
 
 
-def users_needed(rounds: ArrayLike, gains: ArrayLike) -> Needed:
+def users_needed(rounds: ArrayLike, gains: ArrayLike) -> Requirement:
     """Find after how many users a cumulative gain stays above 0.
 
     Args:
@@ -151,17 +151,19 @@ def users_needed(rounds: ArrayLike, gains: ArrayLike) -> Needed:
     """
     users, gain = real_array("rounds", rounds), real_array("gains", gains)
     if users.shape != gain.shape or users.ndim != 1 or users.size == 0:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"there are {gain.size} gains after {users.size} ticks; give one for each"
         )
     last, least = float(users[-1]), float(users[0])
     if gain[-1] <= 0:
-        return Needed(value=None, least=least, most=last, guess=_extrapolate_crossing(users, gain))
+        return Requirement(
+            value=None, least=least, most=last, guess=_extrapolate_crossing(users, gain)
+        )
     behind = np.flatnonzero(gain <= 0)
     if not behind.size:
-        return Needed(value=least, least=least, most=last)
+        return Requirement(value=least, least=least, most=last)
     last_behind = int(behind[-1])
-    return Needed(
+    return Requirement(
         value=_interpolate_crossing(
             users[last_behind], users[last_behind + 1], gain[last_behind], gain[last_behind + 1]
         ),
@@ -182,7 +184,7 @@ def _extrapolate_crossing(users: NDArray[np.float64], gain: NDArray[np.float64])
     return guess if guess <= _FARTHEST * users[-1] else None
 
 
-def epsilon_needed(gains: Mapping[float, float]) -> Needed:
+def epsilon_needed(gains: Mapping[float, float]) -> Requirement:
     """Find the least epsilon whose mean gain is above 0.
 
     Gains are made monotone, since more epsilon is no worse: gains that fall are averaged with their
@@ -194,18 +196,18 @@ def epsilon_needed(gains: Mapping[float, float]) -> Needed:
     True
     """
     if not gains:
-        raise InvalidValue("there are no gains; give one for each epsilon")
+        raise InvalidValueError("there are no gains; give one for each epsilon")
     epsilons = sorted(gains)
     rising = _fit_nondecreasing([gains[epsilon] for epsilon in epsilons])
     smallest, largest = epsilons[0], epsilons[-1]
     if rising[-1] <= 0:
-        return Needed(value=None, least=smallest, most=largest)
+        return Requirement(value=None, least=smallest, most=largest)
     if rising[0] > 0:
-        return Needed(value=smallest, least=smallest, most=largest)
+        return Requirement(value=smallest, least=smallest, most=largest)
     pairs = itertools.pairwise(zip(epsilons, rising, strict=True))
     (low, under), (high, over) = next(pair for pair in pairs if pair[1][1] > 0)
     value = math.exp(_interpolate_crossing(math.log(low), math.log(high), under, over))
-    return Needed(value=value, least=smallest, most=largest)
+    return Requirement(value=value, least=smallest, most=largest)
 
 
 def _interpolate_crossing(start: float, end: float, under: float, over: float) -> float:

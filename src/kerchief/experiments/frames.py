@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.validate import one_of
 from kerchief.experiments.players import FLAGS
 from kerchief.experiments.results import Result
@@ -63,14 +63,16 @@ class Results:
         try:
             _collect_columns([_flatten_row(row) for row in self.rows])
         except (TypeError, ValueError, LookupError, AttributeError) as problem:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "rows are no results of kerchief; make them with `read_results`"
             ) from problem
         results = self.table if isinstance(self.table, tuple) else ()
         if not (isinstance(self.table, Path) or len(results) == len(self.rows)) or not all(
             isinstance(result, Result) for result in results
         ):
-            raise InvalidValue("table is no path, and no result for each of the rows; give either")
+            raise InvalidValueError(
+                "table is no path, and no result for each of the rows; give either"
+            )
 
     def __len__(self) -> int:
         """The number of cells."""
@@ -119,7 +121,7 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
     """Read results from the folder of a run, or from what `compare` yields.
 
     Raises:
-        InvalidValue: there is no run in the folder, or it cannot be read.
+        InvalidValueError: there is no run in the folder, or it cannot be read.
 
     >>> from kerchief.experiments import Comparison, compare
     >>> plan = Comparison(policies=("uniform",), contexts=("ball",), horizon=40, replicates=2)
@@ -132,7 +134,7 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
     results: list[Result] = []
     for result in _iterate_source(source):
         if not isinstance(result, Result):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there is a {type(result).__name__} among the results; give a folder, or what "
                 "`compare` yields"
             )
@@ -154,9 +156,9 @@ def _read_folder(folder: Path) -> Results:
     try:
         rows = tuple(json.loads(file.read_text(encoding="utf-8"))["rows"])
         return Results(rows=rows, table=file.with_name("results.parquet"))
-    except (OSError, ValueError, KeyError, TypeError, InvalidValue) as problem:
+    except (OSError, ValueError, KeyError, TypeError, InvalidValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "no results of kerchief"
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{str(file)!r} cannot be read as results ({reason}); give the folder of a run, such "
             "as results/compare"
         ) from problem
@@ -251,14 +253,14 @@ def _read_curves(file: Path, cells: int) -> list[tuple[NDArray[np.int64], NDArra
     try:
         table = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as problem:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{str(file)!r} cannot be read; curves are written where Polars is installed: run the "
             "comparison again"
         ) from problem
     number = table.select(pl.struct(CELL).rle_id()).to_series().to_numpy()
     starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
     if len(starts) != cells:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{str(file)!r} has {len(starts)} cells and its results.json {cells}; run it again"
         )
     columns = [table[name].to_numpy() for name in ("replicate", "round", "regret")]

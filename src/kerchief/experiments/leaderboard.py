@@ -9,24 +9,24 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kerchief.core import validate
-from kerchief.core.contracts import Singles
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import HasBestArm
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments import plugins
-from kerchief.experiments.leaderboard_worlds import WORLDS, SizeName
-from kerchief.experiments.parts import arranged
-from kerchief.experiments.plan import Layout, Plan
-from kerchief.experiments.players import YARDSTICKS, Cell, Player, needs_telling, player
-from kerchief.experiments.results import Result
-from kerchief.experiments.standings import (
+from kerchief.experiments.chunks import arranged
+from kerchief.experiments.leaderboard_entries import (
     ERRORS,
     Found,
-    Standing,
+    LeaderboardEntry,
     by_world,
     overall,
     parent_of,
     standings,
 )
+from kerchief.experiments.leaderboard_worlds import WORLDS, SizeName
+from kerchief.experiments.plan import Layout, Plan
+from kerchief.experiments.players import YARDSTICKS, Cell, Player, needs_telling, player
+from kerchief.experiments.results import Result
 from kerchief.experiments.tables import Table
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Trust
@@ -44,7 +44,7 @@ _REPLICATES: Mapping[SizeName, int] = {"quick": 12, "usual": 32, "full": 100}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class Exclusion:
     """Bandit that does not play in an environment of its division, and why."""
 
     policy: str
@@ -59,7 +59,7 @@ class Board(NamedTuple):
     division: str
     trust: str
     worlds: tuple[str, ...]
-    standings: tuple[Standing, ...]
+    standings: tuple[LeaderboardEntry, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,16 +92,20 @@ class Leaderboard(Plan):
         validate.between("delta", self.delta, 0.0, 1.0)
         for name in ("worlds", "policies", "trusts"):
             if getattr(self, name) != (_deduplicate_names(name, getattr(self, name)) or None):
-                raise InvalidValue(f"{name} is empty, or names something twice; name each once")
+                raise InvalidValueError(
+                    f"{name} is empty, or names something twice; name each once"
+                )
         for world in self.worlds:
             WORLDS[world]
         for trust in self.trusts:
             validate.one_of("trust", trust, _PRIVATE)
         for policy in self.policies:
             if len(POLICIES[policy].trusts) == 1:
-                raise InvalidValue(f"policy {policy!r} is private under no trust; leave it out")
+                raise InvalidValueError(
+                    f"policy {policy!r} is private under no trust; leave it out"
+                )
         if not any(cell.asked for cell in self.cells()):
-            raise InvalidValue(
+            raise InvalidValueError(
                 "none of these bandits plays in these worlds under these trusts; name others"
             )
 
@@ -184,14 +188,14 @@ class Leaderboard(Plan):
         return self._cells_and_exclusions[0]
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
+    def left_out(self) -> tuple[Exclusion, ...]:
         """Bandits that do not play where others of their division do."""
         return self._cells_and_exclusions[1]
 
     @functools.cached_property
-    def _cells_and_exclusions(self) -> tuple[tuple[Cell, ...], tuple[LeftOut, ...]]:
+    def _cells_and_exclusions(self) -> tuple[tuple[Cell, ...], tuple[Exclusion, ...]]:
         cells: list[Cell] = []
-        exclusions: list[LeftOut] = []
+        exclusions: list[Exclusion] = []
         for world in self.worlds:
             private = []
             for configuration in self._list_candidates(world):
@@ -200,7 +204,7 @@ class Leaderboard(Plan):
                     private.append(configuration)
                 else:
                     exclusions.append(
-                        LeftOut(
+                        Exclusion(
                             policy=configuration.policy,
                             trust=str(configuration.trust),
                             world=world,
@@ -231,12 +235,12 @@ class Leaderboard(Plan):
         try:
             for candidate in (configuration, parent_of(configuration)):
                 arranged(self._build_cell(candidate, world), problem)
-        except InvalidValue as refusal:
+        except InvalidValueError as refusal:
             return str(refusal)
         return None
 
     def _list_yardsticks(self, world: str) -> list[Player]:
-        has_best_arm = isinstance(self.environment(world), Singles)
+        has_best_arm = isinstance(self.environment(world), HasBestArm)
         return [
             player(name)
             for name in YARDSTICKS
@@ -314,9 +318,9 @@ class Leaderboard(Plan):
 def _deduplicate_names(name: str, values: Sequence[str]) -> tuple[str, ...]:
     """Drop repeated names, and refuse what is no sequence of names."""
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise InvalidValue(f"{name} is a {type(values).__name__}; give a tuple of names")
+        raise InvalidValueError(f"{name} is a {type(values).__name__}; give a tuple of names")
     if not all(isinstance(value, str) for value in values):
-        raise InvalidValue(f"{name} holds what is no name; give a tuple of names")
+        raise InvalidValueError(f"{name} holds what is no name; give a tuple of names")
     return tuple(dict.fromkeys(values))
 
 

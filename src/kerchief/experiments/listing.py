@@ -16,7 +16,7 @@ from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.policies.registry import paper_keys
 from kerchief.privatizers.registry import TRUSTS
-from kerchief.roles.arrange import numbers_of
+from kerchief.roles.protected_policy import numbers_of
 
 Line = dict[str, object]
 

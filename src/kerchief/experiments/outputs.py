@@ -16,15 +16,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kerchief.core.errors import InvalidValue, WriteFailed
+from kerchief.core.errors import InvalidValueError, WriteError
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.extras import NEEDS, Extra, missing, require
 from kerchief.experiments.figures import FORMATS, picture
-from kerchief.experiments.folder import Folder, Stamp
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
+from kerchief.experiments.run_folder import Folder, Stamp
 from kerchief.experiments.table import parquet
 from kerchief.experiments.tables import WRITERS, Table, by_world
 from kerchief.experiments.versions import machine, versions
@@ -83,13 +83,15 @@ class Outputs:
         something must have.
 
         Raises:
-            InvalidValue: the folder holds another run, or cannot be written.
+            InvalidValueError: the folder holds another run, or cannot be written.
         """
         if needed:
             require(*NEEDS)
         difference = differences(path, plan)
         if resume and difference is None:
-            raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
+            raise InvalidValueError(
+                f"there is no run in {str(path)!r} to resume; leave out --resume"
+            )
         folder = Folder.at(path)
         extras = tuple(extra for extra in NEEDS if not missing(extra))
         outputs = cls(
@@ -112,7 +114,7 @@ class Outputs:
         """Write down whose folder this is, before anything is finished; a finished run stays.
 
         Raises:
-            InvalidValue: another run has taken the folder meanwhile.
+            InvalidValueError: another run has taken the folder meanwhile.
         """
         with self.folder.alone():
             if self.force:
@@ -130,7 +132,7 @@ class Outputs:
         stores the next part waits for it, and finished parts tell the same.
 
         Raises:
-            WriteFailed: another run has taken the folder meanwhile, or the disk is full.
+            WriteError: another run has taken the folder meanwhile, or the disk is full.
         """
         self.finished.append(finished)
         start = time.monotonic()
@@ -144,7 +146,7 @@ class Outputs:
         """Draw the picture and write tables and the report of whatever was finished.
 
         Raises:
-            WriteFailed: another run has taken the folder meanwhile, or the disk is full.
+            WriteError: another run has taken the folder meanwhile, or the disk is full.
         """
         if not self.finished or (self.settled and not self.complete):
             return
@@ -184,7 +186,7 @@ class Outputs:
         """Check that this run still owns the folder, and whether another finished it."""
         path = self.folder.path
         if difference := differences(path, self.plan):
-            raise WriteFailed(
+            raise WriteError(
                 f"{str(path)!r} was taken by another run meanwhile ({difference}), whose files are "
                 "left as they are; play this one again with another --out"
             )
@@ -245,8 +247,8 @@ class Outputs:
         """Wall time of all finished cells, compilation included."""
         return sum(result.wall_seconds for result in self.finished)
 
-    def _conflict_error(self, difference: str) -> InvalidValue:
-        return InvalidValue(
+    def _conflict_error(self, difference: str) -> InvalidValueError:
+        return InvalidValueError(
             f"{str(self.folder.path)!r} holds another run ({difference}); choose another --out, or "
             "replace it with --force"
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kerchief.experiments.facets import Facet, Line
 from kerchief.experiments.labels import End
-from kerchief.experiments.pens import GREY, Pen, key_of
+from kerchief.experiments.line_styles import GREY, LineStyle, key_of
 from kerchief.experiments.players import Player
 from kerchief.experiments.results import Result
 
@@ -39,10 +39,10 @@ class Panel(abc.ABC):
         """What is drawn as one line each."""
 
     @abc.abstractmethod
-    def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
+    def draw(self, axes: Axes, facet: Facet, pen: LineStyle) -> None:
         """Draw the lines, and the horizontal axis."""
 
-    def ends(self, facet: Facet, pen: Pen) -> list[End]:
+    def ends(self, facet: Facet, pen: LineStyle) -> list[End]:
         """Where lines end, with their names here."""
         pairs = zip(facet.lines, facet.names, strict=True)
         lasts = [(line.points[-1], name) for line, name in pairs]
@@ -58,7 +58,7 @@ class OverRounds(Panel):
         """One for each cell."""
         return [Line(points=(result,)) for result in cells]
 
-    def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
+    def draw(self, axes: Axes, facet: Facet, pen: LineStyle) -> None:
         """Draw curves and bands."""
         from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -95,7 +95,7 @@ class OverEpsilon(Panel):
         ]
         return [Line(points=(result,)) for result in cells if result.cell.asked is None] + swept
 
-    def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
+    def draw(self, axes: Axes, facet: Facet, pen: LineStyle) -> None:
         """Draw points with bars, and levels without protection."""
         private = [line for line in facet.lines if line.private]
         epsilons = pen.epsilons or (1.0,)
@@ -120,7 +120,7 @@ class OverBits(Panel):
         """One for each cell."""
         return [Line(points=(result,)) for result in cells]
 
-    def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
+    def draw(self, axes: Axes, facet: Facet, pen: LineStyle) -> None:
         """Draw points with bars, and levels of those who sent nothing."""
         cells = [line.points[0] for line in facet.lines]
         senders = sorted((result for result in cells if _bits(result)), key=_bits)
@@ -158,7 +158,7 @@ class OverWorlds(Panel):
             for points in players.values()
         ]
 
-    def draw(self, axes: Axes, facet: Facet, pen: Pen) -> None:
+    def draw(self, axes: Axes, facet: Facet, pen: LineStyle) -> None:
         """Draw points with bars."""
         pen = pen.solid() if facet.one_epsilon else pen
         for line in facet.lines:
@@ -197,7 +197,7 @@ def _space_labels(places: Sequence[float]) -> list[str]:
     return labels
 
 
-def _level(axes: Axes, result: Result, pen: Pen) -> None:
+def _level(axes: Axes, result: Result, pen: LineStyle) -> None:
     colour, dashes = pen.style(result.cell)
     axes.axhline(result.regret.mean, color=colour, linestyle=dashes, linewidth=_THIN)
 

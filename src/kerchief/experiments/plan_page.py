@@ -10,7 +10,7 @@ import numpy as np
 from kerchief.experiments.advice import HEADINGS, Advice, Row
 from kerchief.experiments.extras import require
 from kerchief.experiments.forecast import LEVEL, average
-from kerchief.experiments.pens import BLACK, COLOURS, GREY
+from kerchief.experiments.line_styles import BLACK, COLOURS, GREY
 from kerchief.experiments.players import YARDSTICKS
 from kerchief.experiments.report import page, promises
 

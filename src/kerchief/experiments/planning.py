@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem, Problem
 from kerchief.data.replay import Replay
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
-from kerchief.experiments.data import WorldOfData, rounds_of, told_of
+from kerchief.experiments.data import WorldOfData, describe_data, rounds_of
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import Cell
 from kerchief.privacy.guarantee import Trust
@@ -60,8 +60,7 @@ class Planning:
     >>> Planning(users=3)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: users is 3; it must be at least 50 and at most \
-100000000
+    kerchief_wire.errors.InvalidValueError: users is 3; it must be at least 50 and at most 100000000
     """
 
     users: int | None = None
@@ -83,12 +82,12 @@ class Planning:
         validate.plain(self)
         self._check_kinds()
         if self.users is None and self.data is None:
-            raise InvalidValue("users is not given; give --users N, or data with --data FILE")
+            raise InvalidValueError("users is not given; give --users N, or data with --data FILE")
         if self.users is not None:
             validate.whole("users", self.users, low=_FEWEST_USERS, high=_MOST_USERS)
         if self.count < _FEWEST_USERS:
             is_permuted = getattr(self.data, "orders", "bootstrap") == "permutation"
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the data are enough for {self.count} users, and a plan needs {_FEWEST_USERS}; "
                 f"give {'--orders bootstrap and ' * is_permuted}--users {_FEWEST_USERS}, which "
                 "draws them anew"
@@ -98,13 +97,13 @@ class Planning:
         validate.positive("epsilon", self.epsilon)
         validate.between("delta", self.delta, 0.0, 1.0)
         if ANY in self.trusts and len(self.trusts) > 1:
-            raise InvalidValue(f"trust is {ANY!r} and more; give {ANY!r} alone, or the others")
+            raise InvalidValueError(f"trust is {ANY!r} and more; give {ANY!r} alone, or the others")
         if str(Trust.NONE) in self.trusts:
-            raise InvalidValue("trust is 'none', which plays along by itself; leave it out")
+            raise InvalidValueError("trust is 'none', which plays along by itself; leave it out")
         if self.data is None:
             self._check_family()
         if all(cell.asked is None for cell in self.cells(self.count)):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"policy is {self.policy!r}, which never learns in private: nothing is left to "
                 "plan; choose another --policy, such as best"
             )
@@ -112,26 +111,28 @@ class Planning:
     def _check_kinds(self) -> None:
         """Refuse what has the wrong form, before it is looked into."""
         if not isinstance(self.trusts, tuple) or not self.trusts:
-            raise InvalidValue("trusts is empty, or no tuple; give at least one, or ('any',)")
+            raise InvalidValueError("trusts is empty, or no tuple; give at least one, or ('any',)")
         if self.strength is not None and not (
             isinstance(self.strength, tuple) and len(self.strength) == 2
         ):
-            raise InvalidValue(f"strength is {self.strength!r}; give the least and the greatest")
+            raise InvalidValueError(
+                f"strength is {self.strength!r}; give the least and the greatest"
+            )
         pairs = self.options if isinstance(self.options, tuple) else (None,)
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-            raise InvalidValue("options is no tuple of pairs; give a name and a value each")
+            raise InvalidValueError("options is no tuple of pairs; give a name and a value each")
         for name in ("env", "reward", "policy"):
             if not isinstance(getattr(self, name), str):
-                raise InvalidValue(f"{name} is {getattr(self, name)!r}; give a word")
+                raise InvalidValueError(f"{name} is {getattr(self, name)!r}; give a word")
         if not isinstance(self.data, WorldOfData | None):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
                 "or `from_logs`"
             )
 
     def _check_rows(self, data: WorldOfData) -> None:
         if self.count > data.rows and getattr(data, "orders", "bootstrap") == "permutation":
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"users is {self.count}, and the data have {data.rows}, who come once each; plan "
                 "for at most so many, or draw users anew with --orders bootstrap"
             )
@@ -142,22 +143,22 @@ class Planning:
             names = ", ".join(
                 name for name, environment in ENVIRONMENTS.items() if environment.problem is Problem
             )
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"env is {self.env!r}, where users bring no features; plan for one of {names}"
             )
         if self.reward not in NOISES:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"reward is {self.reward!r}; without data it is one of {', '.join(NOISES)}, and a "
                 "column only with --data FILE"
             )
         if self.strength is not None and self.env != FAMILY:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"strength is {self.strength}, and the {self.env} world has no family; leave it "
                 f"out, or plan in the world {FAMILY!r}"
             )
         for name in ("strength", "weakest") if self.env == FAMILY else ():
             if name in dict(self.options):
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"option is {name!r}, which the strength says; give it as in --strength 0.2:0.6"
                 )
         low, high = self.strengths
@@ -251,7 +252,7 @@ class Planning:
 
     def told(self) -> tuple[str, ...]:
         """What declared bounds did to data."""
-        return () if self.data is None else tuple(told_of(self.data))
+        return () if self.data is None else tuple(describe_data(self.data))
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but should be seen."""

@@ -7,15 +7,21 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kerchief.core.contracts import Knows
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Oracle
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import one_of, positive
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
-from kerchief.roles.arrange import NORMAL, Arranged, arrange, needs_normal, own_word
+from kerchief.roles.protected_policy import (
+    NORMAL,
+    ProtectedPolicy,
+    build_protected,
+    choose_mechanism,
+    needs_normal,
+)
 
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
@@ -27,7 +33,7 @@ def needs_telling(name: str) -> bool:
     >>> [needs_telling(name) for name in YARDSTICKS]
     [False, False, True]
     """
-    return any(issubclass(kind, Knows) for kind in POLICIES[name].kinds)
+    return any(issubclass(kind, Oracle) for kind in POLICIES[name].kinds)
 
 
 FLAGS = {
@@ -103,9 +109,11 @@ class Player:
         )
         return Protection(guarantee=guarantee, mechanism=self.mechanism)
 
-    def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
+    def build_protected(self, problem: AnyProblem, protection: Protection) -> ProtectedPolicy:
         """Build the policy for a problem, and protect it."""
-        return arrange(self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers))
+        return build_protected(
+            self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers)
+        )
 
     def word(self, trust: Trust) -> str:
         """The word of the flag of a trust: this player's, if the trust is its own."""
@@ -140,15 +148,15 @@ def player(
     'linucb@paper local, gaussian ε=1'
     """
     if not isinstance(policy, str):
-        raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
+        raise InvalidValueError(f"policy is a {type(policy).__name__}; give a bandit's name")
     for name, value in numbers.items():
         if isinstance(value, str):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{name} is {value!r}, and only numbers are replaced; give a word for the noise as "
                 f"mechanism={value!r}"
             )
     trusted = Trust(one_of("trust", trust, tuple(Trust)))
-    mechanism_name = own_word(POLICIES[policy], trusted) if mechanism is None else mechanism
+    mechanism_name = choose_mechanism(POLICIES[policy], trusted) if mechanism is None else mechanism
     MECHANISMS_OF[trusted][mechanism_name]
     return Player(
         policy=POLICIES.own_name(policy),

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 GROUP = "kerchief.plugins"
 """The group of entry points; each names a module, which is imported."""
@@ -49,14 +49,14 @@ class Plugin:
         >>> Plugin.at("absent.py")
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValue: plugin is 'absent.py'; it cannot be read (No such file \
-or directory); give a Python file
+        kerchief_wire.errors.InvalidValueError: plugin is 'absent.py'; it cannot be read (No such \
+file or directory); give a Python file
         """
         try:
             return cls(given=path, path=Path(path).resolve(), source=Path(path).read_bytes())
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or problem
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"plugin is {path!r}; it cannot be read ({reason}); give a Python file"
             ) from problem
 
@@ -69,18 +69,18 @@ or directory); give a Python file
         """Run the file, unless this process has.
 
         Raises:
-            InvalidValue: it fails, or this process has another file, or version, of this name.
+            InvalidValueError: it fails, or this process has another file, or version, of this name.
         """
         with _LOCK:
             plugin = _LOADED.get(self.module)
             if plugin is None:
                 self._run()
             elif plugin.path != self.path:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"plugin is {self.given!r}, and {plugin.given!r} has the same name; rename one"
                 )
             elif plugin.source != self.source:
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"plugin is {self.given!r}; it has changed since this process loaded it; start "
                     "a new one (on a cluster, restart the workers)"
                 )
@@ -96,7 +96,7 @@ or directory); give a Python file
             exec(code, module.__dict__)
         except (Exception, SystemExit) as problem:
             del sys.modules[self.module]
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"plugin is {self.given!r}; {self._locate_error(problem)}"
                 f"{_summarize_error(problem)}; repair the file"
             ) from problem
@@ -123,7 +123,7 @@ def load_installed() -> None:
     """Import the plugins of installed packages, unless this process has.
 
     Raises:
-        InvalidValue: one of them fails.
+        InvalidValueError: one of them fails.
     """
     with _LOCK:
         for entry in importlib.metadata.entry_points(group=GROUP):
@@ -131,7 +131,7 @@ def load_installed() -> None:
                 try:
                     module = importlib.import_module(entry.module)
                 except (Exception, SystemExit) as problem:
-                    raise InvalidValue(
+                    raise InvalidValueError(
                         f"the installed plugin {entry.name!r} ({entry.value}) fails with "
                         f"{_summarize_error(problem)}; repair its package, or remove it"
                     ) from problem

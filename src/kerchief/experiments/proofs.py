@@ -27,8 +27,8 @@ _ELSEWHERE = {
     "GLMLoss": "privatizers/fits.md",
     "Increments": "core/queries.md",
     "ThreeBlocks": "core/queries.md",
-    "Loss": "policies/context_free/base.md",
-    "UnitBall": "policies/phased/elimination.md",
+    "BoundedScalar": "policies/context_free/base.md",
+    "UnitBallVector": "policies/phased/elimination.md",
     "k-point": "policies/context_free/k_point.md",
     "prefix totals in epochs": "privatizers/epochs.md",
 }

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from kerchief.core import validate
 from kerchief.core.errors import KerchiefError
 from kerchief.experiments.archive import Archive
-from kerchief.experiments.parts import (
-    Finished,
-    Part,
+from kerchief.experiments.chunks import (
+    Chunk,
+    ChunkResult,
     parts_of,
     play_together,
     side_by_side,
@@ -23,7 +23,7 @@ from kerchief.experiments.parts import (
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.workers import Done, Workers, finished
+from kerchief.experiments.workers import TaskResult, Workers, finished
 from kerchief.simulation.recorder import Progress
 
 TICKS = 100
@@ -65,14 +65,14 @@ def compare(
     >>> [result.cell.label() for result in compare(small, ticks=4)]
     ['uniform', 'greedy not private']
     """
-    work = Work.of(plan, ticks=ticks, width=width, archive=archive)
+    work = RunState.of(plan, ticks=ticks, width=width, archive=archive)
     if workers is not None:
         hand_out([work], workers)
     return work.results(watch or (lambda cell, stage, share: None))
 
 
 @dataclasses.dataclass(kw_only=True)
-class Work:
+class RunState:
     """A plan on its way: what was found, what is being played elsewhere, and what is left.
 
     Attributes:
@@ -85,11 +85,11 @@ class Work:
     """
 
     plan: Plan
-    cells: Sequence[list[Part]]
+    cells: Sequence[list[Chunk]]
     archive: Archive | None
-    runs: dict[Part, Finished]
+    runs: dict[Chunk, ChunkResult]
     found: int
-    arriving: Iterator[Part] | None = None
+    arriving: Iterator[Chunk] | None = None
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     _uniform: dict[str, float] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
@@ -101,7 +101,7 @@ class Work:
         ticks: int = TICKS,
         width: int | None = None,
         archive: Archive | None = None,
-    ) -> Work:
+    ) -> RunState:
         """Look up what is finished; `hand_out` gives the rest to workers, if there are any."""
         limit = widest(plan) if width is None else validate.whole("width", width)
         cells = list(parts_of(plan, ticks=ticks, width=limit))
@@ -111,7 +111,7 @@ class Work:
         return cls(plan=plan, cells=cells, archive=archive, runs=runs, found=len(runs))
 
     @property
-    def missing(self) -> list[Part]:
+    def missing(self) -> list[Chunk]:
         """What is not finished."""
         return [part for cell in self.cells for part in cell if part not in self.runs]
 
@@ -148,24 +148,24 @@ class Work:
                 return
             yield self._result(parts)
 
-    def _result(self, parts: list[Part]) -> Result:
+    def _result(self, parts: list[Chunk]) -> Result:
         result = _join_parts(parts[0].cell, [self.runs[part] for part in parts])
         # Uniform play comes first in each world.
         usual = self._uniform.setdefault(parts[0].cell.world, float(result.curves[-1].mean()))
         return dataclasses.replace(result, uniform=usual)
 
-    def _groups(self) -> dict[Part, list[Part]]:
+    def _groups(self) -> dict[Chunk, list[Chunk]]:
         """For each part that is left, all that are played side by side with it."""
         missing = self.missing
         # The first one by itself, so that there is soon something to see and to keep.
         groups = [missing[:1], *side_by_side(missing[1:])]
         return {part: group for group in groups for part in group}
 
-    def _play(self, group: Sequence[Part], watch: Watch) -> None:
+    def _play(self, group: Sequence[Chunk], watch: Watch) -> None:
         """Play parts side by side, and tell how many parts' worth of it is done."""
         shares = dict.fromkeys(group, 0.0)
 
-        def progress(part: Part) -> Progress:
+        def progress(part: Chunk) -> Progress:
             def tell(stage: str, rounds: int) -> None:
                 shares[part] = rounds / part.cell.horizon
                 watch(part.cell, stage, sum(shares.values()))
@@ -175,12 +175,12 @@ class Work:
         for part, result in play_together(group, [progress(part) for part in group]):
             self._keep(part, result)
 
-    def find(self, part: Part, played: Finished) -> None:
+    def find(self, part: Chunk, played: ChunkResult) -> None:
         """Keep what another plan has found."""
         self.found += 1
         self._keep(part, played)
 
-    def arrived(self, part: Part, done: Done) -> OSError | None:
+    def arrived(self, part: Chunk, done: TaskResult) -> OSError | None:
         """Keep what a worker has played, and say what went wrong with that."""
         self.memory[done.process] = done.memory
         try:
@@ -189,19 +189,19 @@ class Work:
             return problem
         return None
 
-    def _keep(self, part: Part, result: Finished) -> None:
+    def _keep(self, part: Chunk, result: ChunkResult) -> None:
         self.runs[part] = result
         if self.archive is not None:
             self.archive.keep(part, result)
 
 
-def hand_out(works: Sequence[Work], workers: Workers) -> None:
+def hand_out(works: Sequence[RunState], workers: Workers) -> None:
     """Let workers play what is missing of several plans, and once what several of them miss.
 
     Whoever waits for a part keeps all that arrive, whichever plan they belong to.
     """
     finished_runs = {part.address(): run for work in works for part, run in work.runs.items()}
-    requests: dict[str, list[tuple[Work, Part]]] = {}
+    requests: dict[str, list[tuple[RunState, Chunk]]] = {}
     for work in works:
         # The longest of each plan first, as nobody should wait for one at the end.
         for part in sorted(work.missing, key=_decisions, reverse=True):
@@ -212,7 +212,7 @@ def hand_out(works: Sequence[Work], workers: Workers) -> None:
     owners = {owned[0][1]: owned for owned in requests.values()}
     tasks = workers.submit(owners)
 
-    def arrive() -> Iterator[Part]:
+    def arrive() -> Iterator[Chunk]:
         for shared_part, task_result in finished(tasks):
             problems = [work.arrived(part, task_result) for work, part in owners[shared_part]]
             for problem in filter(None, problems):
@@ -224,11 +224,11 @@ def hand_out(works: Sequence[Work], workers: Workers) -> None:
         work.arriving = arriving
 
 
-def _decisions(part: Part) -> int:
+def _decisions(part: Chunk) -> int:
     return part.cell.horizon * (part.last - part.first)
 
 
-def _join_parts(cell: Cell, parts: list[Finished]) -> Result:
+def _join_parts(cell: Cell, parts: list[ChunkResult]) -> Result:
     """Parts side by side; what was spent is what the worst-off user of any was charged."""
     runs = [part.run for part in parts]
     right = [run.right for run in runs if run.right is not None]

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from kerchief.core.contracts import Clock, Policy
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
-from kerchief.experiments.parts import arranged
+from kerchief.experiments.chunks import arranged
 from kerchief.experiments.players import Cell
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
@@ -66,7 +66,7 @@ def wire_size(cell: Cell, problem: AnyProblem) -> WireSize | None:
             mechanism=cell.player.mechanism,
             numbers=dict(cell.player.numbers),
         ).task
-    except InvalidValue:
+    except InvalidValueError:
         return None
     bandit = arranged(cell, problem)
     if isinstance(bandit.policy, PhasePolicy):

@@ -23,10 +23,10 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.precision import double_precision
+from kerchief.experiments.chunks import Chunk, ChunkResult, play_together, side_by_side
 from kerchief.experiments.extras import installing
-from kerchief.experiments.parts import Finished, Part, play_together, side_by_side
 
 Prepare: TypeAlias = Callable[[], object]
 Tell: TypeAlias = Callable[[str], object]
@@ -43,10 +43,10 @@ _LOST_MESSAGE = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Done:
+class TaskResult:
     """A part that a worker has played, and the most memory that this process has ever held."""
 
-    played: Finished
+    played: ChunkResult
     process: tuple[str, int]
     memory: int
 
@@ -55,11 +55,11 @@ class Done:
 class Answer:
     """What became of a group: those that were played by their number, and what failed, if any."""
 
-    done: Mapping[int, Done]
+    done: Mapping[int, TaskResult]
     failed: Exception | None
 
 
-Group: TypeAlias = "list[Part]"
+Group: TypeAlias = "list[Chunk]"
 """Parts that are played side by side."""
 Tasks: TypeAlias = "dict[Future[Answer], Group]"
 
@@ -67,7 +67,7 @@ Tasks: TypeAlias = "dict[Future[Answer], Group]"
 class Workers(Protocol):
     """Processes that play parts: `local_processes` or `dask_cluster`."""
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
+    def submit(self, parts: Iterable[Chunk]) -> Tasks:
         """Let somebody play parts, in about this order; each is done as soon as it was played."""
 
 
@@ -103,7 +103,7 @@ class Processes:
         """A thread for each process, which waits for it."""
         return ThreadPoolExecutor(len(self.executors))
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
+    def submit(self, parts: Iterable[Chunk]) -> Tasks:
         """Everyone plays group after group, until none is left."""
         groups = side_by_side(parts, tasks=2 * len(self.executors))
         tasks: Tasks = {Future(): group for group in groups}
@@ -217,7 +217,7 @@ class Cluster:
     prepare: Prepare
     large: int = _LARGE
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
+    def submit(self, parts: Iterable[Chunk]) -> Tasks:
         """First one part of each program: its code is in the cache when the others come.
 
         A large world, such as a data set, is sent once for all parts that are played in it.
@@ -245,7 +245,7 @@ def _programs(group: Group) -> Hashable:
     return tuple(map(_program, group))
 
 
-def _program(part: Part) -> Hashable:
+def _program(part: Chunk) -> Hashable:
     """Equal for parts that are likely to be played by the same compiled code."""
     player = part.cell.player
     shape = (part.cell.horizon, part.last - part.first, type(part.environment))
@@ -288,7 +288,7 @@ def dask_cluster(address: str, prepare: Prepare, tell: Tell | None = None) -> It
         tell: told where there are no workers yet: they may come later, and are waited for.
 
     Raises:
-        InvalidValue: no scheduler answers there.
+        InvalidValueError: no scheduler answers there.
         KerchiefError: Dask is not installed.
     """
     if importlib.util.find_spec("distributed") is None:
@@ -329,7 +329,7 @@ def _client(distributed: Any, address: str) -> Any:
         client.__init__(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, TimeoutError) as problem:
         client.close()
-        raise InvalidValue(
+        raise InvalidValueError(
             f"scheduler is {address!r}; none answers there ({problem}); start one with "
             "`dask scheduler`, and workers with `dask worker`"
         ) from problem
@@ -345,7 +345,7 @@ def _has_workers(client: Any) -> bool:
     return True
 
 
-def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
+def finished(tasks: Tasks) -> Iterator[tuple[Chunk, TaskResult]]:
     """Every part as soon as it is done.
 
     Raises:
@@ -398,12 +398,12 @@ def _play(packed: bytes, world: bytes, prepare: Prepare) -> Answer:
     """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
     prepare()
     environment = pickle.loads(world)
-    group = [Part(**fields, environment=environment) for fields in pickle.loads(packed)]
-    process, results = (os.uname().nodename, os.getpid()), dict[int, Done]()
+    group = [Chunk(**fields, environment=environment) for fields in pickle.loads(packed)]
+    process, results = (os.uname().nodename, os.getpid()), dict[int, TaskResult]()
     failed: Exception | None = None
     try:
         for part, result in play_together(group, [None] * len(group)):
-            results[group.index(part)] = Done(played=result, process=process, memory=_peak())
+            results[group.index(part)] = TaskResult(played=result, process=process, memory=_peak())
     except Exception as problem:
         if not results:
             raise

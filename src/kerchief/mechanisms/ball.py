@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.validate import real_array, whole
@@ -39,7 +39,7 @@ def spread_out(center: float | Floats, size: int) -> tuple[float, ...]:
     """
     numbers, whole_size = real_array("centers", center), whole("size", size, high=2**24)
     if numbers.shape not in ((), (whole_size,)) or not np.isfinite(numbers).all():
-        raise InvalidValue(
+        raise InvalidValueError(
             f"center has shape {numbers.shape}; it must be a finite number, or {size} of them"
         )
     return tuple(np.broadcast_to(numbers, (size,)).tolist())

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
@@ -165,7 +165,7 @@ class ExactBinomial:
         """Check every field."""
         plain(self)
         if math.frexp(positive("step", self.step))[0] != 0.5:
-            raise InvalidValue(f"step is {self.step}; it must be a power of two")
+            raise InvalidValueError(f"step is {self.step}; it must be a power of two")
         _check_scale(whole("scale", self.scale), self.dimension)
         positive("sensitivity", self.sensitivity)
         whole("dimension", self.dimension)
@@ -216,7 +216,7 @@ class ExactBinomial:
         """Round every coordinate to the grid at random, right on average to 2**-53."""
         array = float64_vector(vector, self.dimension)
         if not np.isfinite(array).all():
-            raise InvalidValue("vector has an entry that is not finite; every entry must be")
+            raise InvalidValueError("vector has an entry that is not finite; every entry must be")
         source = stream if callable(stream) else os.urandom
         bits = np.frombuffer(source(8 * self.dimension), dtype="<u8")
         # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
@@ -269,7 +269,7 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floa
 
 def _check_scale(scale: float, dimension: int, *, wish: str = "larger") -> None:
     if scale > _MAX_SCALE:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"noise on {dimension} coordinates needs coins of deviation {min(scale, 1e18):.0f}; "
             f"the most is {_MAX_SCALE}: ask for a {wish} epsilon or delta, or use fewer dimensions"
         )
@@ -277,7 +277,7 @@ def _check_scale(scale: float, dimension: int, *, wish: str = "larger") -> None:
 
 def _check_tosses(coins: int, size: int) -> None:
     if coins > _MOST_COINS:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"a device of the smallest cohort would toss {coins} coins for each of {size} numbers; "
             f"the most is {_MOST_COINS}: ask for a larger epsilon or delta, use fewer "
             "dimensions or longer cohorts, choose shuffling 'bits', or another trust"

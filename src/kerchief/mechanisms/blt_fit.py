@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 # Real, or complex where a derivative is carried in the imaginary part.
 Numbers = NDArray[Any]
@@ -76,7 +76,7 @@ def fit_of(gaps: Numbers, horizon: int) -> Fit:
     decays = 1.0 - gaps[1::2]
     gaps[1::2] = 1.0 - decays
     if gaps[0] <= 0 or gaps[-1] >= 1 or not (np.diff(gaps) > 0).all():
-        raise InvalidValue(f"gaps are {gaps.tolist()}; they must grow strictly within (0, 1)")
+        raise InvalidValueError(f"gaps are {gaps.tolist()}; they must grow strictly within (0, 1)")
     base, weights = _response(gaps)
     return Fit(
         base=float(base[0]),

@@ -1,11 +1,11 @@
 """One of many directions, read twice: a pure local randomizer of surprises.
 
-A report of a direction, a response along it and a weight (`core.surprises`) has d(d+3)/2 numbers,
-and noise for all of them. But they all come from one direction. So a device tosses a coin for the
-sign of the response and one for the weight, and reports one of many candidate directions, more
-often one of the few that agree with the unit vector that it then has. The candidate's mean is that
-vector, times a number; the mean of its square is the vector's square, but for a multiple of the
-identity. What is read off it is right on average, with the noise of a vector of d + 1 numbers.
+A report of a direction, a response along it and a weight (`core.residual_moments`) has d(d+3)/2
+numbers, and noise for all of them. But they all come from one direction. So a device tosses a coin
+for the sign of the response and one for the weight, and reports one of many candidate directions,
+more often one of the few that agree with the unit vector that it then has. The candidate's mean is
+that vector, times a number; the mean of its square is the vector's square, but for a multiple of
+the identity. What is read off it is right on average, with the noise of a vector of d + 1 numbers.
 Proof note: `compass.md`.
 """
 
@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.core.struct import static, struct
-from kerchief.core.surprises import Surprises
 from kerchief.core.validate import between, plain, whole
 from kerchief.mechanisms.mechanism import Floats, Simulated, Vector, float64_vector, steady
 from kerchief.mechanisms.shortlist import PLACES, chance_units, choice_event, cuts
@@ -52,7 +52,7 @@ _special: Any = importlib.import_module("scipy.special")
 class _Directed:
     """What both kinds share: the facts of the query, and the choice that was designed for it."""
 
-    query: Surprises
+    query: ResidualMoments
     candidates: int
     listed: int
     lean: float
@@ -93,7 +93,8 @@ class Compass(_Directed, Simulated):
         matrix: what its square is multiplied by.
         weight: what its last coordinate is multiplied by.
 
-    >>> noise = Compass.of(epsilon=4.0, query=Surprises(dim=5, norm=1.0, most=1.0, balance=0.85))
+    >>> noise = Compass.of(epsilon=4.0, query=ResidualMoments(dim=5, norm=1.0, most=1.0,
+    ...     balance=0.85))
     >>> noise.candidates, noise.listed, round(float(noise.std), 2), round(noise.event().epsilon, 6)
     (256, 23, 0.58, 4.0)
     """
@@ -103,17 +104,19 @@ class Compass(_Directed, Simulated):
     vector: float | Array
     matrix: float | Array
     weight: float | Array
-    query: Surprises = static()
+    query: ResidualMoments = static()
     candidates: int = static()
     listed: int = static()
     lean: float = static()
 
     @classmethod
-    def of(cls, *, epsilon: float, query: Surprises) -> Self:
+    def of(cls, *, epsilon: float, query: ResidualMoments) -> Self:
         """As many candidates, best ones and as much lean as make the least deviation."""
         epsilon = between("epsilon", epsilon, 1e-6, 1e9, closed=True)
-        if not isinstance(query, Surprises):
-            raise InvalidValue(f"the query is a {type(query).__name__}; it must be Surprises")
+        if not isinstance(query, ResidualMoments):
+            raise InvalidValueError(
+                f"the query is a {type(query).__name__}; it must be ResidualMoments"
+            )
         best = _design(epsilon, query)
         return cls(
             std=best.std,
@@ -194,7 +197,7 @@ class ExactCompass(_Directed):
         With the default source every report is ε-differentially private for the ε of `event`, for
         any statistic and any rounding (`compass.md`).
 
-    >>> noise = Compass.of(epsilon=1.0, query=Surprises(dim=2, norm=1.0, most=1.0)).exact()
+    >>> noise = Compass.of(epsilon=1.0, query=ResidualMoments(dim=2, norm=1.0, most=1.0)).exact()
     >>> report = noise.add(np.zeros(5))
     >>> report.shape, bool((report % noise.grid == 0).all())
     ((5,), True)
@@ -204,7 +207,7 @@ class ExactCompass(_Directed):
     candidates: int
     listed: int
     lean: float
-    query: Surprises
+    query: ResidualMoments
 
     idealized: ClassVar[bool] = False
 
@@ -218,10 +221,12 @@ class ExactCompass(_Directed):
         least = UNITS * self.listed // self.candidates + 1
         whole("units", self.units, low=least, high=UNITS - 1)
         between("lean", self.lean, 1e-3, 0.999, closed=True)
-        if not isinstance(self.query, Surprises):
-            raise InvalidValue(f"the query is a {type(self.query).__name__}; it must be Surprises")
+        if not isinstance(self.query, ResidualMoments):
+            raise InvalidValueError(
+                f"the query is a {type(self.query).__name__}; it must be ResidualMoments"
+            )
         if not self._reading.is_informative:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"units is {self.units}; so {self.listed} of {self.candidates} candidates tell "
                 "nothing of a square: list fewer, or give more units"
             )
@@ -286,7 +291,7 @@ class _Design:
 
 
 @lru_cache(maxsize=256)
-def _design(epsilon: float, query: Surprises) -> _Design:
+def _design(epsilon: float, query: ResidualMoments) -> _Design:
     """The least deviation with as few candidates as come near it."""
     count = _FEWEST_CANDIDATES
     best = _best(epsilon, query, count, 2.0 ** -np.arange(1, 8.5, 0.5))
@@ -299,7 +304,7 @@ def _design(epsilon: float, query: Surprises) -> _Design:
     return best
 
 
-def _best(epsilon: float, query: Surprises, count: int, shares: Floats) -> _Design:
+def _best(epsilon: float, query: ResidualMoments, count: int, shares: Floats) -> _Design:
     """The least deviation with about such shares of so many candidates listed."""
     limit = (count - 1) // 2
     places = np.unique(np.clip(np.rint(shares * count), 1, limit).astype(int)).tolist()
@@ -312,7 +317,7 @@ def _best(epsilon: float, query: Surprises, count: int, shares: Floats) -> _Desi
 
 
 @lru_cache(maxsize=4096)
-def _read(query: Surprises, count: int, best_count: int, units: int, tilt: float) -> _Design:
+def _read(query: ResidualMoments, count: int, best_count: int, units: int, tilt: float) -> _Design:
     """How to read a direction that was chosen so, and the deviation that is left."""
     dim, upright = query.dim, 1 - tilt**2
     mean, second, fourth = _moments(dim + 1, count, best_count, units / UNITS)

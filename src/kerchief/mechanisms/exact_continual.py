@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.mechanisms.factor import FAR, Factor, Floats, OfFactor
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy import events
@@ -60,7 +60,7 @@ class ExactContinualNoise(OfFactor):
             {(seed.grid, seed.sensitivity) for seed in self.seeds},
         )
         if len(self.seeds) != parts or len(alike) != 1:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there are {len(self.seeds)} seeds on {len(alike)} grids; the factor has {parts} "
                 "parts, and all of them need seeds on one grid"
             )
@@ -98,7 +98,9 @@ class ExactContinualNoise(OfFactor):
         rounded: Floats = self.seeds[0].prepare(vector, None)
         limit = _MOST_STEPS * self.grid / self.factor.capacity
         if not (np.abs(rounded) < limit).all():
-            raise InvalidValue(f"vector has an entry of {limit} or more; sums would not be exact")
+            raise InvalidValueError(
+                f"vector has an entry of {limit} or more; sums would not be exact"
+            )
         return rounded
 
     def open(self, size: int) -> Vector:
@@ -115,7 +117,7 @@ class ExactContinualNoise(OfFactor):
         """Noise on so many prefixes, one row each, in grid steps; draw all seeds at once."""
         first, end = int(round), int(round) + rows
         if end > self.horizon:
-            raise CapacityExceeded(f"place {end} of a stream that was paid for {self.horizon}")
+            raise CapacityExceededError(f"place {end} of a stream that was paid for {self.horizon}")
         blocks = []
         while first < end:
             *past_parts, place = self.factor.places(first + 1)
@@ -137,10 +139,12 @@ class ExactContinualNoise(OfFactor):
         """
         past, sums, part = state[0], state[1:], self.factor.parts[number]
         if seeds.shape[1:] != past.shape:
-            raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seeds.shape[1:]}")
+            raise InvalidValueError(
+                f"state is for {past.shape}; the seeds have shape {seeds.shape[1:]}"
+            )
         mixed, sums, largest = part.follow(sums, first, seeds)
         if not (largest <= self._limits[number]).all():
-            raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
+            raise CapacityExceededError(f"noise beyond {FAR} deviations; begin a new run")
         noise = past + seeds + np.rint(mixed, out=mixed)
         if first + len(seeds) > part.horizon:
             past, sums = noise[-1], np.zeros_like(sums)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.mechanism import Floats, Vector
 from kerchief.privacy import events
@@ -116,7 +116,9 @@ class ExactGaussian(OnGrid):
         noise = self._draw_noise(steps.size, stream)
         total = steps + noise
         if (np.abs(total) >= _LARGEST_FLOAT_INT).any():
-            raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
+            raise InvalidValueError(
+                f"the sum has 2**53 or more grid steps of {self.grid}; no float64"
+            )
         return total.astype(np.float64) * self.grid
 
     def draw(self, stream: Randomness | None = None, rows: int = 1) -> NDArray[np.int64]:
@@ -125,7 +127,7 @@ class ExactGaussian(OnGrid):
 
     def _draw_noise(self, size: int, stream: Randomness | None) -> NDArray[np.int64]:
         if stream is not None and not callable(stream):
-            raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
+            raise InvalidValueError(f"stream is {stream!r}; it must be a source of bytes, or None")
         return sample_discrete_gaussian(self.scale, size, randomness=stream or os.urandom)
 
     def event(self) -> events.DiscreteGaussian:
@@ -138,13 +140,19 @@ class ExactGaussian(OnGrid):
     def _to_grid(self, vector: Vector) -> NDArray[np.int64]:
         array = np.asarray(vector)
         if array.shape[-1:] != (self.dimension,):
-            raise InvalidValue(f"vector has shape {array.shape}; it must be ({self.dimension},)")
+            raise InvalidValueError(
+                f"vector has shape {array.shape}; it must be ({self.dimension},)"
+            )
         if array.dtype != np.float64:
-            raise InvalidValue(f"vector is {array.dtype}; encode it in float64, as the proof asks")
+            raise InvalidValueError(
+                f"vector is {array.dtype}; encode it in float64, as the proof asks"
+            )
         if not np.isfinite(array).all():
-            raise InvalidValue("vector has an entry that is not finite; every entry must be")
+            raise InvalidValueError("vector has an entry that is not finite; every entry must be")
         if (np.abs(array) >= _LARGEST_FLOAT_INT * self.grid).any():
-            raise InvalidValue(f"vector has an entry of 2**53 or more grid steps of {self.grid}")
+            raise InvalidValueError(
+                f"vector has an entry of 2**53 or more grid steps of {self.grid}"
+            )
         steps: Floats = np.rint(np.ldexp(array, self.grid_bits))
         return steps.astype(np.int64)
 
@@ -152,7 +160,7 @@ class ExactGaussian(OnGrid):
 def _check_sensitivity(sensitivity: float, grid_bits: int) -> None:
     bound = math.ldexp(_LARGEST_FLOAT_INT, -grid_bits)
     if positive("sensitivity", sensitivity) >= bound:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"sensitivity is {sensitivity}; it must be below 2**53 grid steps, {bound}"
         )
 

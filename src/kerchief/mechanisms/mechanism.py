@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy.events import Event, NonPrivate
 
 # A JAX array in simulation, a NumPy one in deployment.
@@ -93,7 +93,7 @@ def float64_vector(vector: Any, size: int) -> Floats:
     """The vector, as exact mechanisms take it."""
     array = np.asarray(vector)
     if array.shape != (size,) or array.dtype != np.float64:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape ({size},)"
         )
     return array

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -92,7 +92,7 @@ class OneBit(BallReport, Simulated):
     def exact(self, dimension: int | None = None) -> ExactOneBit:
         """The twin for deployment: the same chances, in whole units."""
         if float(self.std) <= self.radius:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"std is {float(self.std)}; it must be above the radius, {self.radius}: build it "
                 f"with OneBit.of"
             )

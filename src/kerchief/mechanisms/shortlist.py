@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
@@ -152,7 +152,7 @@ class ExactShortlist(BallReport):
         whole("units", self.units, low=least, high=UNITS - 1)
         between("radius", self.radius, 1e-18, 1e18, closed=True)
         if not isinstance(self.center, tuple):
-            raise InvalidValue("center is no tuple; give one number per coordinate")
+            raise InvalidValueError("center is no tuple; give one number per coordinate")
         spread_out(real_array("centers", self.center), len(self.center))
 
     @property

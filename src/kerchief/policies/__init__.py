@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from kerchief.policies import (
+    baselines,
     context_free,
+    disjoint_models,
     glm,
     linear,
-    own_models,
     phased,
     sampling,
     weighted,
-    yardsticks,
 )
 from kerchief.policies.registry import (
     POLICIES,
     AnyPolicy,
     Mode,
     PolicyEntry,
-    Terms,
+    PrivacyBudget,
     named,
     register,
 )
@@ -27,15 +27,15 @@ __all__ = [
     "AnyPolicy",
     "Mode",
     "PolicyEntry",
-    "Terms",
+    "PrivacyBudget",
+    "baselines",
     "context_free",
+    "disjoint_models",
     "glm",
     "linear",
     "named",
-    "own_models",
     "phased",
     "register",
     "sampling",
     "weighted",
-    "yardsticks",
 ]

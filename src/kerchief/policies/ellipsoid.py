@@ -14,7 +14,7 @@ from kerchief.core.contracts import (
     BoundedSum,
     Clock,
     Example,
-    Outlook,
+    NoiseInfo,
     Policy,
     Release,
     Tree,
@@ -86,7 +86,7 @@ class Optimist(Policy):
 class Totals(Optimist):
     """A learner that keeps the latest total and nothing else, unless it says otherwise."""
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return the state before any user, with an empty total."""
         return State(
             total=jnp.zeros(self.query.size, jnp.float64),

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from kerchief.core.channel import Channel
 from kerchief.core.contracts import Feedback, Policy
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.validate import one_of
 
 Mode: TypeAlias = Literal["theory", "tuned"]
@@ -24,7 +24,7 @@ Factory: TypeAlias = Callable[..., AnyPolicy]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Terms:
+class PrivacyBudget:
     """What a bandit may know of its protection before the first user; all of it public.
 
     Attributes:
@@ -37,7 +37,7 @@ class Terms:
     delta: float
     trust: str
     noise_multiplier: float = math.inf
-    channel: Channel | None = None
+    channel: ReportDistribution | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class PolicyEntry:
     trusts: tuple[str, ...]
     parent: str
     home: str | None
-    promised: Callable[..., AnyPolicy] | None
+    build_with_budget: Callable[..., AnyPolicy] | None
     noises: Mapping[str, str]
     deployable: bool
     arguments: tuple[str, ...] = ()
@@ -81,7 +81,11 @@ class PolicyEntry:
 
     @double_precision
     def build(
-        self, problem: AnyProblem, mode: Mode, terms: Terms | None = None, **arguments: float
+        self,
+        problem: AnyProblem,
+        mode: Mode,
+        terms: PrivacyBudget | None = None,
+        **arguments: float,
     ) -> Any:
         """Build the policy, one of `kinds`, from its arguments and perhaps the terms."""
         one_of("mode", mode, get_args(Mode))
@@ -89,13 +93,13 @@ class PolicyEntry:
             kinds = " or ".join(kind.__name__ for kind in self.problems)
             labels = " or ".join(_LABELS[action] for action in self.actions)
             fit = sorted(name for name, entry in POLICIES.items() if entry.replaces(self, problem))
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the problem is a {type(problem).__name__} with {_LABELS[actions_of(problem)]}; "
                 f"this bandit takes a {kinds} with {labels}: choose one of {', '.join(fit)}"
             )
-        if self.promised is None or terms is None:
+        if self.build_with_budget is None or terms is None:
             return self.make(problem, mode, **arguments)
-        return self.promised(problem, mode, terms, **arguments)
+        return self.build_with_budget(problem, mode, terms, **arguments)
 
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind, with these actions."""
@@ -154,8 +158,8 @@ def register(
     aim: Literal["regret", "best arm"] = "regret",
     trusts: tuple[str, ...] = (),
     home: str | None = "linear",
-    promised: Factory | None = None,
-    heard: Factory | None = None,
+    build_with_budget: Factory | None = None,
+    build_with_report_distribution: Factory | None = None,
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
     arguments: tuple[str, ...] = (),
@@ -165,11 +169,11 @@ def register(
 
     A name with an @ is for study, and what follows it is a word of `STUDIES`.
 
-    It is built by `make(problem, mode=...)`; by `promised(problem, mode=..., epsilon=...,
+    It is built by `make(problem, mode=...)`; by `build_with_budget(problem, mode=..., epsilon=...,
     delta=...)`, and with `trust=...` and `noise_multiplier=...` if it has such arguments, without
-    these where nothing is promised; or by `heard(problem, mode=..., channel=...)` for what single
-    reports will be like. Without any of them the class's own `of` makes it, and is told the channel
-    where it hears reports.
+    these where nothing is promised; or by `build_with_report_distribution(problem, mode=...,
+    channel=...)` for what single reports will be like. Without any of them the class's own `of`
+    makes it, and is told the channel where it hears reports.
 
     By default it takes the kind of problem that goes with its feedback, and runs under every trust
     under which such problems are answered.
@@ -179,11 +183,13 @@ def register(
         one_of("the word after @", study, tuple(STUDIES))
     kinds = kind if isinstance(kind, tuple) else (kind,)
     first: Any = kinds[0]
-    if heard is None and make is None and first.feedback == "reports":
-        heard = first.of
-    factory = make or promised or heard or first.of
+    if build_with_report_distribution is None and make is None and first.feedback == "reports":
+        build_with_report_distribution = first.of
+    factory = make or build_with_budget or build_with_report_distribution or first.of
     build = _bind_factory(
-        factory, takes_budget=promised is not None, takes_channel=heard is not None
+        factory,
+        takes_budget=build_with_budget is not None,
+        takes_channel=build_with_report_distribution is not None,
     )
     problems = problems or (_PROBLEM_BY_FEEDBACK[first.feedback],)
     supported = {trust for problem_type in problems for trust in _SUPPORTED_TRUSTS[problem_type]}
@@ -198,7 +204,7 @@ def register(
         trusts=trusts or tuple(trust for trust in TRUSTS if trust in supported),
         parent=name,
         home=home,
-        promised=build if promised or heard else None,
+        build_with_budget=build if build_with_budget or build_with_report_distribution else None,
         noises=noises or {},
         deployable=deployable and not at,
         arguments=arguments,
@@ -252,11 +258,11 @@ def _bind_factory(factory: Factory, *, takes_budget: bool, takes_channel: bool) 
     optional = [name for name in ("trust", "noise_multiplier") if name in parameters]
 
     def make(
-        problem: AnyProblem, mode: Mode, terms: Terms | None = None, **arguments: float
+        problem: AnyProblem, mode: Mode, terms: PrivacyBudget | None = None, **arguments: float
     ) -> AnyPolicy:
         facts: dict[str, Any] = {}
         if takes_channel:
-            clear = Channel.clear(low=problem.low, high=problem.high)
+            clear = ReportDistribution.clear(low=problem.low, high=problem.high)
             facts = {"channel": (terms and terms.channel) or clear}
         elif takes_budget and terms is not None:
             facts = {"epsilon": terms.epsilon, "delta": terms.delta}

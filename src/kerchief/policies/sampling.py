@@ -31,7 +31,7 @@ from kerchief.core.batches import ends_now, spanning
 from kerchief.core.contracts import (
     Arms,
     Clock,
-    Outlook,
+    NoiseInfo,
     Release,
     Separate,
     Tree,
@@ -72,7 +72,7 @@ _FIRST_COHORT, _GROWTH = 42, 1.7
 
 
 @struct
-class Told:
+class Sums:
     """The learner's memory: what closed cohorts told, and the total that the next one adds to.
 
     Attributes:
@@ -99,7 +99,7 @@ class Told:
 
 
 @struct
-class Beliefs:
+class PosteriorModel:
     """The billboard: the estimate, and how far devices stray from it.
 
     Attributes:
@@ -151,11 +151,11 @@ class Sampling(Ellipsoid):
         }
         return cls(**(vars(base) | own))
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Tree:
         """Return the state before any user, with an empty total."""
         dim, zero = self.query.dim, jnp.float64(0)
         nothing, nobody = jnp.zeros(self.query.size, jnp.float64), jnp.int32(0)
-        return Told(
+        return Sums(
             precision=jnp.zeros((dim, dim), jnp.float64),
             pull=jnp.zeros(dim, jnp.float64),
             total=nothing,
@@ -183,23 +183,23 @@ class Sampling(Ellipsoid):
         # Looked at in public time, which is a real branch: else every user would cost a closing.
         read = (jnp.asarray(self.query.readings, jnp.int32) == release.count).any()
         read &= self._posts_early(release.count) | (release.count >= self._first_users)
-        new_state: Told = jax.lax.cond(
+        new_state: Sums = jax.lax.cond(
             read, self._close_if_informative, lambda unchanged: unchanged, state
         )
         return new_state
 
-    def _close_if_informative(self, state: Told) -> Told:
+    def _close_if_informative(self, state: Sums) -> Sums:
         """Close the open cohort where it tells enough."""
-        new_state: Told = jax.lax.cond(
+        new_state: Sums = jax.lax.cond(
             self._is_informative(state), self._close_cohort, lambda unchanged: unchanged, state
         )
         return new_state
 
-    def _is_informative(self, state: Told) -> Array:
+    def _is_informative(self, state: Sums) -> Array:
         """Whether the open cohort tells enough to be closed, in public time."""
         return self._exceeds_noise(state, times=_RIPE[state.separate], growth=_LEAST_GROWTH)
 
-    def _exceeds_noise(self, state: Told, *, times: float, growth: float) -> Array:
+    def _exceeds_noise(self, state: Sums, *, times: float, growth: float) -> Array:
         """Whether the open cohort's matrix exceeds its noise, and the cohort is not small."""
         users = (state.count - state.closed_count).astype(jnp.float64)
         noise = self._matrix_noise(self._isolate_open_cohort(state).noise)
@@ -207,12 +207,12 @@ class Sampling(Ellipsoid):
         is_informative: Array = is_clear & (users >= growth * state.closed_count)
         return is_informative
 
-    def _close_cohort(self, state: Told) -> Told:
+    def _close_cohort(self, state: Sums) -> Sums:
         """Add up what the open cohort tells, and begin the next cohort."""
         spectrum = self._shrink_spectrum(*self._measure_open_cohort(state))
         return added_up(state, *self._combine_cohorts(self._isolate_open_cohort(state), *spectrum))
 
-    def _isolate_open_cohort(self, state: Told) -> Told:
+    def _isolate_open_cohort(self, state: Sums) -> Sums:
         """Replace the total and its noise by those of the open cohort alone."""
         return dataclasses.replace(
             state,
@@ -220,21 +220,21 @@ class Sampling(Ellipsoid):
             noise=jnp.sqrt(jnp.maximum(state.noise**2 - state.closed_noise**2, 0.0)),
         )
 
-    def _matrix(self, state: Told) -> tuple[Array, Array]:
+    def _matrix(self, state: Sums) -> tuple[Array, Array]:
         """The matrix that was reported, and the deviation of its noise."""
         gram, _ = self._sums(state)
         return gram, self._matrix_noise(state.noise)
 
-    def _measure_open_cohort(self, state: Told) -> tuple[Array, ...]:
+    def _measure_open_cohort(self, state: Sums) -> tuple[Array, ...]:
         """The open cohort's matrix, its noise and what else shrinking it needs."""
         return self._matrix(self._isolate_open_cohort(state))
 
-    def _measure_everyone(self, state: Told) -> tuple[Array, ...]:
+    def _measure_everyone(self, state: Sums) -> tuple[Array, ...]:
         """The matrix of all users, its noise and what else shrinking it needs."""
         return self._matrix(state)
 
     def _combine_cohorts(
-        self, cohort: Told, values: Array, axes: Array, mean: Array
+        self, cohort: Sums, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
         """Combine all cohorts, the open one included, by generalized least squares."""
         _, moment = self._sums(cohort)
@@ -244,11 +244,11 @@ class Sampling(Ellipsoid):
         precision = cohort.precision + (axes * information) @ axes.T
         return precision, cohort.pull + axes @ (weights * (axes.T @ moment))
 
-    def _adapt_to_cohort(self, cohort: Told) -> Self:
+    def _adapt_to_cohort(self, cohort: Sums) -> Self:
         """Return the policy with the parameters by which the open cohort is read."""
         return self
 
-    def _measure_precision(self, cohort: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+    def _measure_precision(self, cohort: Sums, values: Array, mean: Array) -> tuple[Array, Array]:
         """Compute the open cohort's precision and vector weight in each direction."""
         doubt = self.caution + (self.doubt - self.caution) * _measure_starvation(values, mean)
         residual = self._dispersion * values + self._residual_noise(cohort.noise**2, doubt) + 1e-9
@@ -287,7 +287,7 @@ class Sampling(Ellipsoid):
         )
         return posted(beliefs)
 
-    def _build_beliefs(self, state: Told) -> Beliefs:
+    def _build_beliefs(self, state: Sums) -> PosteriorModel:
         """Build a normal posterior, and scales of its sampling in each direction."""
         if self.query.dim > _MOST_SMALL:
             return self._build_beliefs_in_turn(state)
@@ -298,49 +298,49 @@ class Sampling(Ellipsoid):
         cohort, everyone = ([part[place] for part in spectra] for place in (0, 1))
         return self._combine_spectra(state, cohort, everyone)
 
-    def _build_beliefs_in_turn(self, state: Told) -> Beliefs:
+    def _build_beliefs_in_turn(self, state: Sums) -> PosteriorModel:
         """Build beliefs in many dimensions, one decomposition after the other."""
         everyone = self._shrink_spectrum(*self._measure_everyone(state))
         if state.separate == "nobody":
             return self._build_beliefs_at_once(state, *everyone)
 
-        def combine() -> Beliefs:
+        def combine() -> PosteriorModel:
             gram, *rest = self._measure_open_cohort(state)
             # After the other one: library calls side by side can wait for each other for ever.
             cohort = self._shrink_spectrum(jnp.where(everyone[2] > 0, gram, 0.0), *rest)
             return self._combine_spectra(state, cohort, everyone)
 
         nothing_closed = state.closed_count == 0
-        beliefs: Beliefs = jax.lax.cond(
+        beliefs: PosteriorModel = jax.lax.cond(
             nothing_closed, lambda: self._build_beliefs_at_once(state, *everyone), combine
         )
         return beliefs
 
     def _combine_spectra(
-        self, state: Told, cohort: Sequence[Array], everyone: Sequence[Array]
-    ) -> Beliefs:
+        self, state: Sums, cohort: Sequence[Array], everyone: Sequence[Array]
+    ) -> PosteriorModel:
         """Build beliefs from the shrunk matrices of the open cohort and of all users."""
         values, axes, mean = everyone
         information = self._combine_cohorts(self._isolate_open_cohort(state), *cohort)
         estimate, root = self._posterior(state.separate, *information)
         guessed, wide = self._scale_directions(state, values, mean)
         along = axes.T @ root
-        return Beliefs(
+        return PosteriorModel(
             estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
         )
 
     def _build_beliefs_at_once(
-        self, state: Told, values: Array, axes: Array, mean: Array
-    ) -> Beliefs:
+        self, state: Sums, values: Array, axes: Array, mean: Array
+    ) -> PosteriorModel:
         """Build beliefs from all users' matrix alone, where no cohort is closed."""
         _, moment = self._sums(state)
         precision, weights = self._adapt_to_cohort(state)._measure_precision(state, values, mean)
         pulled = weights * (axes.T @ moment)
         estimate, root = self._solve_along_axes(state.separate, axes, precision, pulled)
         guessed, wide = self._scale_directions(state, values, mean)
-        return Beliefs(estimate=estimate, sample=root * guessed, widen=root * wide)
+        return PosteriorModel(estimate=estimate, sample=root * guessed, widen=root * wide)
 
-    def _scale_directions(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+    def _scale_directions(self, state: Sums, values: Array, mean: Array) -> tuple[Array, Array]:
         """Return each direction's sampled share of the belief, and its random width."""
         starved = _measure_starvation(values, mean)
         first = state.count == 0
@@ -353,7 +353,7 @@ class Sampling(Ellipsoid):
         wide = jnp.where(first, _FIRST_WIDTH, self.optimism * jnp.sqrt(1 - starved))
         return guessed, wide
 
-    def _scale_exploration(self, state: Told, values: Array) -> Array:
+    def _scale_exploration(self, state: Sums, values: Array) -> Array:
         """Scale the sampled deviation: more where chance misleads, and not noise."""
         chance = self._dispersion * values + 1e-9
         share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
@@ -396,24 +396,24 @@ class Sampling(Ellipsoid):
         """Return a factor that outgrows every root of a logarithm, so that runs converge."""
         return 1 + self.growth * jnp.log1p(count / 1000.0)
 
-    def _build_proved_beliefs(self, state: Tree) -> Beliefs:
+    def _build_proved_beliefs(self, state: Tree) -> PosteriorModel:
         """Build beliefs as wide as the confidence set that is proved."""
         gram, moment = self._sums(state)
         ridge, floor, width = self._theory_width(state)
         values, axes = jnp.linalg.eigh(gram)
         values = jnp.maximum(values + ridge, floor)
-        return Beliefs(
+        return PosteriorModel(
             estimate=axes @ ((axes.T @ moment) / values),
             sample=self.exploration * width * axes / jnp.sqrt(values),
             widen=jnp.zeros_like(axes),
         )
 
-    def act(self, model: Beliefs, arms: Arms, clock: Clock, stream: Stream) -> Array:
+    def act(self, model: PosteriorModel, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm that is best under the device's own guess."""
         normals, lot = stream.split(0).normal(self.query.dim), stream.split(1).uniform(1)[0]
         return self.guess(model, arms, normals, lot)
 
-    def guess(self, model: Beliefs, arms: Arms, normals: Array, lot: Array) -> Array:
+    def guess(self, model: PosteriorModel, arms: Arms, normals: Array, lot: Array) -> Array:
         """The allowed arm that is best under a guess made of these random numbers."""
         wide = jnp.sqrt(((arms.features @ model.widen) ** 2).sum(-1))
         value = arms.features @ (model.estimate + model.sample @ normals) + 2 * lot * wide
@@ -431,10 +431,10 @@ class Sampling(Ellipsoid):
         return rate
 
 
-ToldKind = TypeVar("ToldKind", bound=Told)
+SumsKind = TypeVar("SumsKind", bound=Sums)
 
 
-def added_up(state: ToldKind, precision: Array, pull: Array) -> ToldKind:
+def added_up(state: SumsKind, precision: Array, pull: Array) -> SumsKind:
     """Store what all cohorts told, and begin the next cohort."""
     return dataclasses.replace(
         state,

@@ -2,7 +2,8 @@
 
 Every device adds noise of one size to its statistic, so what is short in it drowns. So the learner
 posts, with the model, a symmetric matrix P and an earlier estimate θ₀, and a device whose user
-played x and got y reports (`core.surprises`) the direction x', the response y' and the weight w:
+played x and got y reports (`core.residual_moments`) the direction x', the response y' and the
+weight w:
 
     x' = P x / ‖P x‖,    y' = (y - xᵀθ₀) m,    w = ‖P x‖ m,    m = Y / (Y + |xᵀθ₀|),
 
@@ -31,17 +32,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Outlook, Separate, Tree
+from kerchief.core.contracts import Arms, Example, NoiseInfo, Separate, Tree
 from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.core.struct import static, struct
-from kerchief.core.surprises import Surprises
 from kerchief.core.validate import one_of
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import TRUSTS, Mode, register
-from kerchief.policies.sampling import Beliefs, Sampling, Told, added_up
+from kerchief.policies.sampling import PosteriorModel, Sampling, Sums, added_up
 
 RULE = 3
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
@@ -76,7 +77,7 @@ beside those of other trusts."""
 
 
 @struct
-class WeightedTold(Told):
+class ResidualState(Sums):
     """The learner's memory; precision and pull are those of the parameter.
 
     Attributes:
@@ -105,7 +106,7 @@ class WeightedTold(Told):
 
 
 @struct
-class WeightedBeliefs(Beliefs):
+class ResidualModel(PosteriorModel):
     """The billboard: beliefs, and by which P and θ₀ devices weigh what they report."""
 
     weights: Array
@@ -145,13 +146,13 @@ class SurprisedSampling(Sampling):
         """The mean weight of a cohort's users, and how far it may be from that."""
         return 0.5, 0.2
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Tree:
         """Return the state before any user, in which nothing is weighted."""
         state = super().init(outlook)
         if not self.weighs(outlook[self.question]):
             return state
         identity, zeros = jnp.eye(self.query.dim, dtype=jnp.float64), jnp.zeros_like(state.pull)
-        return WeightedTold(
+        return ResidualState(
             **vars(state),
             weights=identity,
             unweighing=identity,
@@ -165,13 +166,13 @@ class SurprisedSampling(Sampling):
             closed_followed=jnp.zeros_like(identity),
         )
 
-    def weighs(self, outlook: Outlook) -> bool:
+    def weighs(self, outlook: NoiseInfo) -> bool:
         """Whether devices report surprises, which needs noise of every user's own."""
         return self.surprised and outlook.separate == "users"
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Report the surprise of the reward at the weighted direction of the arm."""
-        if not isinstance(model, WeightedBeliefs):
+        if not isinstance(model, ResidualModel):
             return super().record(model, arms, action, reward)
         x, query, largest = arms.features[action], self.query, self._largest_surprise
         weighted, (expected, slope) = model.weights @ x, self._predict(x @ model.reference)
@@ -186,16 +187,16 @@ class SurprisedSampling(Sampling):
     def publish(self, state: Tree) -> Tree:
         """Publish the posterior, and the weights of reports."""
         beliefs = super().publish(state)
-        if not isinstance(state, WeightedTold):
+        if not isinstance(state, ResidualState):
             return beliefs
         weights, reference = (
             array.astype(jnp.float32) for array in (state.weights, state.reference)
         )
-        return WeightedBeliefs(**vars(beliefs), weights=weights, reference=reference)
+        return ResidualModel(**vars(beliefs), weights=weights, reference=reference)
 
-    def _matrix(self, state: Told) -> tuple[Array, Array]:
+    def _matrix(self, state: Sums) -> tuple[Array, Array]:
         """Matrix of the directions of the open cohort, times their mean weight."""
-        if not isinstance(self.query, Surprises):
+        if not isinstance(self.query, ResidualMoments):
             return super()._matrix(state)
         directions, _ = self._sums(state)
         users = (state.count - state.closed_count).astype(jnp.float64)
@@ -204,7 +205,7 @@ class SurprisedSampling(Sampling):
         matrix = directions + even * jnp.eye(self.query.dim)
         return share * matrix, share * self._matrix_noise(state.noise)
 
-    def _mean_weight(self, state: Told) -> Array:
+    def _mean_weight(self, state: Sums) -> Array:
         """Mean weight of the open cohort, drawn to the usual one by what noise explains."""
         users = jnp.maximum(state.count - state.closed_count, 1).astype(jnp.float64)
         directions, _ = self._sums(state)
@@ -217,17 +218,17 @@ class SurprisedSampling(Sampling):
         mean_weight: Array = jnp.clip(shrunk, jnp.minimum(least, part * blurred) + 1e-9, 1.0)
         return mean_weight
 
-    def _close_if_informative(self, state: Told) -> Told:
+    def _close_if_informative(self, state: Sums) -> Sums:
         """Close the open cohort where it tells enough, but not among the first users."""
-        if not isinstance(state, WeightedTold):
+        if not isinstance(state, ResidualState):
             return super()._close_if_informative(state)
         late = state.count >= _LOOKED_FROM * self.query.dim
-        new_state: Told = jax.lax.cond(
+        new_state: Sums = jax.lax.cond(
             late, self._update_direction, lambda unchanged: unchanged, state
         )
         return new_state
 
-    def _update_direction(self, state: WeightedTold) -> WeightedTold:
+    def _update_direction(self, state: ResidualState) -> ResidualState:
         """Update what users follow, and close the open cohort where it tells enough."""
         information = self._combine_cohorts(
             self._isolate_open_cohort(state),
@@ -241,7 +242,7 @@ class SurprisedSampling(Sampling):
             followed=self._sum_followed(state),
         )
         arguments = followed_state, information, estimate, root
-        new_state: WeightedTold = jax.lax.cond(
+        new_state: ResidualState = jax.lax.cond(
             self._is_informative(followed_state),
             self._reopen_cohort,
             lambda unchanged, *_: unchanged,
@@ -250,8 +251,8 @@ class SurprisedSampling(Sampling):
         return new_state
 
     def _reopen_cohort(
-        self, state: WeightedTold, information: tuple[Array, Array], estimate: Array, root: Array
-    ) -> WeightedTold:
+        self, state: ResidualState, information: tuple[Array, Array], estimate: Array, root: Array
+    ) -> ResidualState:
         """Add up what cohorts told, and begin one with the weights of the new estimate."""
         gram, noise, *shape = self._measure_everyone(state)
         # After the others: library calls side by side can wait for each other for ever.
@@ -270,15 +271,15 @@ class SurprisedSampling(Sampling):
             blur=noise**2,
         )
 
-    def _sum_followed(self, state: WeightedTold) -> Array:
+    def _sum_followed(self, state: ResidualState) -> Array:
         """Sum the directions that users followed, up to now."""
         since = (state.count - state.looked) * jnp.outer(state.direction, state.direction)
         directions: Array = state.followed + since
         return directions
 
-    def _is_informative(self, state: Told) -> Array:
+    def _is_informative(self, state: Sums) -> Array:
         """Whether the open cohort's vector exceeds its noise, and the cohort is not small."""
-        if not isinstance(state, WeightedTold):
+        if not isinstance(state, ResidualState):
             return super()._is_informative(state)
         times = self._closed_at * self.query.balance * self.query.norm / self._largest_surprise
         return self._exceeds_noise(state, times=times, growth=_GROWTH)
@@ -299,17 +300,17 @@ class SurprisedSampling(Sampling):
         weights, unweighing = ((axes * scale) @ axes.T for scale in (raised, 1 / raised))
         return weights.astype(jnp.float32).astype(jnp.float64), unweighing
 
-    def _measure_open_cohort(self, state: Told) -> tuple[Array, ...]:
+    def _measure_open_cohort(self, state: Sums) -> tuple[Array, ...]:
         """The open cohort's matrix, its noise and what following estimates would show."""
         measurement = super()._measure_open_cohort(state)
-        if not isinstance(state, WeightedTold):
+        if not isinstance(state, ResidualState):
             return measurement
         weights, own = state.weights, self._sum_followed(state) - state.closed_followed
         return *measurement, weights @ weights, weights @ own @ weights
 
-    def _measure_everyone(self, state: Told) -> tuple[Array, ...]:
+    def _measure_everyone(self, state: Sums) -> tuple[Array, ...]:
         """The matrix of all users, its noise and what following estimates would show."""
-        if not isinstance(state, WeightedTold):
+        if not isinstance(state, ResidualState):
             return super()._measure_everyone(state)
         dim, back = self.query.dim, state.unweighing
         gram, noise = self._matrix(self._isolate_open_cohort(state))
@@ -318,10 +319,10 @@ class SurprisedSampling(Sampling):
         blurred = jnp.sqrt(state.blur + share * noise**2)
         return state.seen + back @ gram @ back, blurred, jnp.eye(dim), self._sum_followed(state)
 
-    def _scale_directions(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+    def _scale_directions(self, state: Sums, values: Array, mean: Array) -> tuple[Array, Array]:
         """Scale directions, with wider random widths where surprises are reported."""
         guessed, wide = super()._scale_directions(state, values, mean)
-        return guessed, wide * (_WIDENED if isinstance(state, WeightedTold) else 1.0)
+        return guessed, wide * (_WIDENED if isinstance(state, ResidualState) else 1.0)
 
     def _shrink_spectrum(
         self, gram: Array, noise: Array, *shape: Array
@@ -334,10 +335,10 @@ class SurprisedSampling(Sampling):
         return jnp.maximum(values, 0.0), axes, mean
 
     def _combine_cohorts(
-        self, cohort: Told, values: Array, axes: Array, mean: Array
+        self, cohort: Sums, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
         """Combine all cohorts; the open one tells about P⁻¹(θ - θ₀)."""
-        if not isinstance(cohort, WeightedTold):
+        if not isinstance(cohort, ResidualState):
             return super()._combine_cohorts(cohort, values, axes, mean)
         nothing, back = jnp.zeros_like(cohort.precision), cohort.unweighing
         alone = dataclasses.replace(cohort, precision=nothing, pull=jnp.zeros_like(cohort.pull))
@@ -348,12 +349,12 @@ class SurprisedSampling(Sampling):
             cohort.pull + back @ pull + information @ cohort.reference,
         )
 
-    def _adapt_to_cohort(self, cohort: Told) -> Self:
+    def _adapt_to_cohort(self, cohort: Sums) -> Self:
         """Return the policy with parameters for P⁻¹(θ - θ₀), which is short."""
-        if not isinstance(cohort, WeightedTold):
+        if not isinstance(cohort, ResidualState):
             return self
         adapted = dataclasses.replace(self, radius=_REACH * cohort.reach, doubt=self.caution)
-        if not isinstance(self.query, Surprises):
+        if not isinstance(self.query, ResidualMoments):
             return adapted
         share = self._mean_weight(cohort)
         return dataclasses.replace(
@@ -378,7 +379,7 @@ class LinearSampling(SurprisedSampling, LinUCB):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = LinearSampling.of(problem, trust="local")
-    >>> model = policy.publish(policy.init({"moments": Outlook(noisy=True, separate="users")}))
+    >>> model = policy.publish(policy.init({"moments": NoiseInfo(noisy=True, separate="users")}))
     >>> model.weights.tolist(), model.reference.tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
@@ -479,9 +480,9 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
         """Variance of a reward per unit of its weight in the matrix.
 
         It is 1 for a linearized reward, which varies as much as its weight says.
-        Surprises have two values.
+        ResidualMoments have two values.
         """
-        if isinstance(self.query, Surprises):
+        if isinstance(self.query, ResidualMoments):
             return self.spread**2 / self.steepest
         return 1.0
 
@@ -491,7 +492,9 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
         return self.steepest * super()._rate
 
 
-def _build_surprise_query(query: Regression, epsilon: float) -> Surprises | Regression:
+def _build_surprise_query(
+    query: RegressionMoments, epsilon: float
+) -> ResidualMoments | RegressionMoments:
     """Build the weighted query for surprises, with symmetric bounds."""
     largest = max(abs(query.low - query.offset), abs(query.high - query.offset))
     least, growth, longest = _MATRIX
@@ -501,7 +504,7 @@ def _build_surprise_query(query: Regression, epsilon: float) -> Surprises | Regr
     if not apart:
         low, high = query.offset - largest, query.offset + largest
         return dataclasses.replace(query, low=low, high=high, balance=balance, weighted=True)
-    return Surprises(
+    return ResidualMoments(
         readings=query.readings,
         dim=query.dim,
         norm=query.norm,
@@ -567,7 +570,7 @@ def sampling(
 register(
     "sampling",
     (LinearSampling, GLMSampling),
-    promised=sampling,
+    build_with_budget=sampling,
     summary="Thompson sampling on devices, from noisy totals; the default (best)",
     source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017; "
     "weighted reports: after Chen et al. 2025",

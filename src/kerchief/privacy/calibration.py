@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import at_least, between, positive
 from kerchief.privacy.external import erfcx, ndtr
 from kerchief.privacy.search import least, least_epsilon
@@ -100,7 +100,7 @@ def classical_gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     epsilon = positive("epsilon", epsilon)
     delta = between("delta", delta, 0.0, 1.0)
     if epsilon > 1.0:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"epsilon is {epsilon}; the classical Gaussian formula is proved up to epsilon 1 only, "
             "and from about 6 to 9 on (by delta) its real delta is above the stated one; "
             "use gaussian_noise_multiplier"
@@ -130,7 +130,7 @@ def share(noise_multiplier: float, weights: Sequence[float]) -> tuple[float, ...
     m = positive("noise_multiplier", noise_multiplier)
     checked = [positive(f"weights[{i}]", weight) for i, weight in enumerate(weights)]
     if not checked:
-        raise InvalidValue("weights is empty; give one weight a release")
+        raise InvalidValueError("weights is empty; give one weight a release")
     guard = 1.0 + (len(checked) + 4) * sys.float_info.epsilon
     total = math.fsum(checked)
     return tuple(m * math.sqrt(total / weight) * guard for weight in checked)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
 
-from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.errors import UnsupportedEventError
 from kerchief.core.validate import at_least, between
 from kerchief.privacy import curves
 from kerchief.privacy import events as kinds
@@ -122,7 +122,7 @@ def leaves(events: Iterable[Event]) -> Counter[Event]:
             case _ if type(event) in _PRICED:
                 counts[event] += 1
             case _:
-                raise UnsupportedEvent(f"no accountant can price {event!r}")
+                raise UnsupportedEventError(f"no accountant can price {event!r}")
     return counts
 
 
@@ -149,7 +149,7 @@ def to_dp_event(event: Event) -> Any:
             return module.SelfComposedDpEvent(to_dp_event(event.event), event.count)
         case kinds.Composed():
             return module.ComposedDpEvent([to_dp_event(part) for part in event.events])
-    raise UnsupportedEvent(f"no translation for {event!r}")
+    raise UnsupportedEventError(f"no translation for {event!r}")
 
 
 @lru_cache(maxsize=4096)

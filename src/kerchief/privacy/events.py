@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
-from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
+from kerchief.core.errors import CodecError, InvalidValueError, UnsupportedEventError
 from kerchief.core.validate import at_least, plain, positive, whole
 
 _KINDS: dict[str, Callable[..., Event]] = {}
@@ -189,7 +189,7 @@ def event_from_dict(data: Mapping[str, object]) -> Event:
     kind = data.get("kind")
     build = _KINDS.get(kind) if isinstance(kind, str) else None
     if build is None:
-        raise UnsupportedEvent(f"event kind {kind!r} is not known; known: {', '.join(_KINDS)}")
+        raise UnsupportedEventError(f"event kind {kind!r} is not known; known: {', '.join(_KINDS)}")
     try:
         values = {name: _decode(value) for name, value in data.items() if name != "kind"}
         return build(**values)
@@ -199,12 +199,12 @@ def event_from_dict(data: Mapping[str, object]) -> Event:
 
 def _check_event(name: str, value: object) -> None:
     if not isinstance(value, Event):
-        raise InvalidValue(f"{name} holds {value!r}; it must be an event")
+        raise InvalidValueError(f"{name} holds {value!r}; it must be an event")
 
 
 def _check_events(name: str, values: object) -> None:
     if not isinstance(values, tuple):
-        raise InvalidValue(f"{name} is a {type(values).__name__}; it must be a tuple")
+        raise InvalidValueError(f"{name} is a {type(values).__name__}; it must be a tuple")
     for value in values:
         _check_event(name, value)
 

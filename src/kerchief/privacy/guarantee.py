@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.problems import WHOLE_RECORD
 from kerchief.core.validate import at_least, between, one_of, plain, whole
 from kerchief_wire.task import MOST_UNIT
@@ -104,7 +104,7 @@ class Guarantee:
         one_of("adjacency", self.adjacency, ADJACENCIES)
         is_printable = isinstance(self.unit, str) and self.unit.isprintable()
         if not (is_printable and 0 < len(self.unit) <= MOST_UNIT):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"unit is no printable text of at most {MOST_UNIT} letters; name what is "
                 "protected, such as 'user'"
             )
@@ -117,17 +117,17 @@ class Guarantee:
         for name in ("honest", "excluded"):
             part: object = getattr(self, name)
             if not isinstance(part, tuple) or len(part) != 2:
-                raise InvalidValue(f"{name} is no fraction; give (numerator, denominator)")
+                raise InvalidValueError(f"{name} is no fraction; give (numerator, denominator)")
             top, bottom = part
             whole(f"{name}'s denominator", bottom, high=10**6)
             whole(f"{name}'s numerator", top, low=0, high=bottom)
         if self.counted(10**12) < 1:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"honest is {self.honest} and excluded {self.excluded}; less must be excluded than "
                 "is honest"
             )
         if self.trust != Trust.SHUFFLE and (self.honest, self.excluded) != ((1, 1), (0, 1)):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"honest is {self.honest} under {self.trust} trust, where nobody relies on other "
                 "users' noise; leave it out"
             )

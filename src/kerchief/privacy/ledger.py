@@ -38,7 +38,7 @@ class Ledger(Protocol):
         """Return every charge so far, in order."""
 
     def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
-        """Pay for an event before it happens, or raise BudgetExceeded and leave no trace."""
+        """Pay for an event before it happens, or raise BudgetExceededError and leave no trace."""
 
     def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
         """Pay for every line of a bill, or for none of them."""
@@ -102,8 +102,8 @@ class MemoryLedger:
         """Pay for every line of a bill, or for none of them; receipts are still open.
 
         Raises:
-            BudgetExceeded: a user would pay more than the budget; nothing was written.
-            UnsupportedEvent: an event cannot be priced; nothing was written.
+            BudgetExceededError: a user would pay more than the budget; nothing was written.
+            UnsupportedEventError: an event cannot be priced; nothing was written.
         """
         with self._lock:
             receipts = list(self._receipts)
@@ -118,8 +118,8 @@ class MemoryLedger:
         """Record the largest number of times that any one user really took part.
 
         Raises:
-            CapacityExceeded: more was used than paid for.
-            InvalidValue: the receipt is unknown, or settled already.
+            CapacityExceededError: more was used than paid for.
+            InvalidValueError: the receipt is unknown, or settled already.
         """
         with self._lock:
             closed_receipt = rules.settle(self._receipts, receipt, used)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.privacy.bit_sums import fineness, glimpsed_costs, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
@@ -74,7 +74,7 @@ class RandomizedBits(Event):
         plain(self)
         _check_sizes(self.users, self.bits, self.sensitivity, self.dimension)
         if between("keep", self.keep, 0.0, 1.0) % KEEP_UNIT:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"keep is {self.keep}; it must be a multiple of 2**-20: round it down"
             )
         between("tail", self.tail, 1e-15, 1.0)
@@ -170,7 +170,7 @@ def _search_keep(
 
     floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
     if floor >= epsilon:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"epsilon is {epsilon}; at delta {delta} orders up to {ORDERS[-1]} certify "
             f"{_UPWARDS.create_decimal_from_float(floor)} at the least: ask for a larger epsilon "
             "or delta"
@@ -223,7 +223,7 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
 
     first = least_whole(too_many)
     if first == 1:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
         )
     return (first - 1) * KEEP_UNIT
@@ -268,7 +268,7 @@ def _largest_odds(
         guess = min(max(guess, _LEAST_ODDS), _MOST_ODDS)
         odds = guess if low < guess < high else min((low + high) / 2, _MOST_ODDS)
     if low == 0.0:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"no keep parameter keeps epsilon {goal}; ask for a larger one or take larger batches"
         )
     return low

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import CodecError, InvalidValueError, KerchiefError
 from kerchief.core.validate import MOST_ROUNDS, plain, whole
 from kerchief.privacy.events import Event, Repeated, event_from_dict
 from kerchief.privacy.guarantee import Guarantee
@@ -77,9 +77,9 @@ class Receipt:
         plain(self)
         whole("number", self.number, low=0)
         if not isinstance(self.event, Event):
-            raise InvalidValue(f"event is {self.event!r}; it must be an event")
+            raise InvalidValueError(f"event is {self.event!r}; it must be an event")
         if not isinstance(self.cohort, Cohort):
-            raise InvalidValue(f"cohort is {self.cohort!r}; it must be a Cohort")
+            raise InvalidValueError(f"cohort is {self.cohort!r}; it must be a Cohort")
         whole("capacity", self.capacity, high=MOST_ROUNDS)
         if self.used is not None:
             whole("used", self.used, low=0, high=self.capacity)
@@ -143,7 +143,7 @@ def read_ledger(text: str) -> tuple[Guarantee, tuple[Receipt, ...]]:
 
     Raises:
         CodecError: the text is not a ledger of this format.
-        UnsupportedEvent: a receipt holds an event that this version does not know.
+        UnsupportedEventError: a receipt holds an event that this version does not know.
     """
     try:
         return _read_ledger(json.loads(text, object_pairs_hook=_build_object))

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.errors import UnsupportedEventError
 from kerchief.privacy.composition import epsilon_at, leaves, to_dp_event
 from kerchief.privacy.events import (
     Event,
@@ -107,7 +107,7 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
     The ledger itself says that they came once.
 
     Raises:
-        UnsupportedEvent: an event that nobody can price, or not for several visits.
+        UnsupportedEventError: an event that nobody can price, or not for several visits.
     """
     visit = partial(visited, visits=visits, apart=budget.trust is Trust.LOCAL)
     priced = [history.map(visit) for history in histories(receipts)]
@@ -146,7 +146,7 @@ def second_opinion(events: Iterable[Event], delta: float) -> Opinion | None:
             _translate_event(event, count, exact=exact, response=response)
             for event, count in counts.items()
         ]
-    except UnsupportedEvent:
+    except UnsupportedEventError:
         return None
     accountant = loss_accountant(_GRID, special=not response) if exact else divergence_accountant()
     for translation in translations:
@@ -159,7 +159,7 @@ def _translate_event(event: Event, count: int, *, exact: bool, response: bool) -
     """Translate an event that happens so many times to dp-accounting's language."""
     if exact and isinstance(event, RandomizedResponse):
         if count > _MOST_RESPONSES:
-            raise UnsupportedEvent(f"{count} responses are more than can be written out")
+            raise UnsupportedEventError(f"{count} responses are more than can be written out")
         lie_chance = 2.0 * math.exp(-event.epsilon) / (1.0 + math.exp(-event.epsilon))
         response_event = dp_events().RandomizedResponseDpEvent(lie_chance, 2)
         # Its accountant reads a repeated response as a single one, so each is written out.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.errors import BudgetExceededError, CapacityExceededError, InvalidValueError
 from kerchief.core.validate import whole
 from kerchief.privacy.composition import FilterSums, leaves
 from kerchief.privacy.events import DiscreteGaussian, Gaussian, Zcdp
@@ -78,7 +78,7 @@ def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge, *, bil
             whole; whatever may be chosen by earlier releases is a bill of its own.
 
     Raises:
-        BudgetExceeded: some user of the cohort would pay more than the budget.
+        BudgetExceededError: some user of the cohort would pay more than the budget.
     """
     cohort = charge.cohort
     new = Receipt(
@@ -92,26 +92,26 @@ def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge, *, bil
     epsilon = worst_case(_restrict_receipts(cohort, [*earlier, new]), budget.delta)
     if budget.trust is Trust.NONE or epsilon <= budget.epsilon * (1.0 + ROUNDING):
         return new
-    raise BudgetExceeded(_describe_refusal(budget, earlier, new, epsilon))
+    raise BudgetExceededError(_describe_refusal(budget, earlier, new, epsilon))
 
 
 def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
     """Return the receipt with what was really used, for the caller to store in its place.
 
     Raises:
-        CapacityExceeded: more was used than paid for.
-        InvalidValue: the receipt is not of this ledger, or is settled already.
+        CapacityExceededError: more was used than paid for.
+        InvalidValueError: the receipt is not of this ledger, or is settled already.
     """
     used = whole("used", used, low=0)
     if not 0 <= receipt.number < len(receipts):
-        raise InvalidValue(f"receipt {receipt.number} is not in this ledger")
+        raise InvalidValueError(f"receipt {receipt.number} is not in this ledger")
     stored = receipts[receipt.number]
     if replace(receipt, used=stored.used) != stored:
-        raise InvalidValue(f"receipt {receipt.number} differs from the one in this ledger")
+        raise InvalidValueError(f"receipt {receipt.number} differs from the one in this ledger")
     if stored.used is not None:
-        raise InvalidValue(f"receipt {receipt.number} is settled already, at {stored.used}")
+        raise InvalidValueError(f"receipt {receipt.number} is settled already, at {stored.used}")
     if used > stored.capacity:
-        raise CapacityExceeded(
+        raise CapacityExceededError(
             f"receipt {receipt.number} was paid for {stored.capacity} participations per user and "
             f"{used} were used; the promise is broken for those users: charge the difference"
         )

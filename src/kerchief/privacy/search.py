@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 _SMALLEST = 1e-300
 
@@ -23,7 +23,7 @@ def least(ok: Callable[[float], bool]) -> float:
     while not ok(high):
         high *= 2.0
         if math.isinf(high):
-            raise InvalidValue("no finite value is large enough; the request is out of reach")
+            raise InvalidValueError("no finite value is large enough; the request is out of reach")
     low = high / 2.0
     while low > _SMALLEST and ok(low):
         high, low = low, low / 2.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import at_least, between, whole
 
 
@@ -47,7 +47,7 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
     >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: epsilon is 16.0, and the theorem is proved below 15.0; \
+    kerchief_wire.errors.InvalidValueError: epsilon is 16.0, and the theorem is proved below 15.0; \
 choose a smaller one, or shuffling 'best'
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
@@ -73,7 +73,7 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     share = epsilon / 2
     coins = math.ceil(180 * levels**2 * log / (share**2 * n))
     if n * coins < 14 * log:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{n} users toss {coins} coins each; the theorem needs {math.ceil(14 * log)} in all: "
             "wait for a larger cohort"
         )
@@ -84,7 +84,7 @@ def _check_epsilon(epsilon: float, *, below: float) -> float:
     """Return the epsilon if the theorem is proved for it."""
     epsilon = at_least("epsilon", epsilon, 1e-9)
     if epsilon >= below:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"epsilon is {epsilon}, and the theorem is proved below {below}; choose a smaller one, "
             "or shuffling 'best'"
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kerchief.core.errors import InvalidValue, UnsupportedEvent
+from kerchief.core.errors import InvalidValueError, UnsupportedEventError
 from kerchief.core.validate import whole
 from kerchief.privacy import events
 from kerchief.privacy.events import Event
@@ -31,7 +31,7 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
     With `apart` each visit has noise of its own.
     """
     if not isinstance(event, Event):
-        raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
+        raise InvalidValueError(f"event is a {type(event).__name__}; it must be an event")
     visits = whole("visits", visits, high=_MOST_VISITS)
     if apart:
         return events.Repeated(event=event, count=visits)
@@ -57,6 +57,6 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
             return replace(event, events=tuple(parts))
     if visits == 1:
         return event
-    raise UnsupportedEvent(
+    raise UnsupportedEventError(
         f"nothing is known about {visits} records of one user in {event!r}; let users come once"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Receipt
@@ -30,8 +30,8 @@ def pay(
     Where it is not one in each round, `users` is how many may report.
 
     Raises:
-        BudgetExceeded: the ledger refuses; nothing was charged.
-        InvalidValue: the budget promises something else than the privatizers keep.
+        BudgetExceededError: the ledger refuses; nothing was charged.
+        InvalidValueError: the budget promises something else than the privatizers keep.
     """
     _agree(privatizers, ledger.budget, horizon)
     count = horizon if users is None else users
@@ -65,19 +65,19 @@ def settle(
 def _agree(privatizers: Mapping[str, Privatizer], budget: Guarantee, horizon: int) -> None:
     """Refuse a promise whose words the run would not keep, whatever its numbers."""
     if budget.rounds is not None and budget.rounds < horizon:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the budget speaks of {budget.rounds} rounds and the run has {horizon}; let it speak "
             f"of all {horizon}, or leave its rounds out"
         )
     open_ones = [n for n, p in privatizers.items() if not isinstance(p, _SHUFFLED)]
     if budget.trust is Trust.SHUFFLE and open_ones:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the budget promises shuffle privacy and {', '.join(open_ones)} is not shuffled; "
             "state the trust that the privatizers need"
         )
     bare = [name for name, privatizer in privatizers.items() if not privatizer.noisy_device]
     if budget.trust is Trust.LOCAL and bare:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the budget promises local privacy and no device adds noise to {', '.join(bare)}; "
             f"state the trust that the privatizers need"
         )

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import BoundedSum, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Vector
@@ -60,11 +60,11 @@ class _Deployed:
 
     def prepare(self, vector: Vector, stream: object) -> Vector:
         """Refuse: what a device sends depends on its batch."""
-        raise InvalidValue("a device must know its batch; call the privatizer's report")
+        raise InvalidValueError("a device must know its batch; call the privatizer's report")
 
     def add(self, vector: Vector, stream: object) -> Vector:
         """Refuse: what the sums mean depends on their batch."""
-        raise InvalidValue("sums belong to a batch; call the privatizer's release")
+        raise InvalidValueError("sums belong to a batch; call the privatizer's release")
 
     def event(self) -> RandomizedBits:
         """Of the first batch."""
@@ -89,7 +89,7 @@ class BitSums(CohortSums):
         What one report may tell by itself is kept as well, where the query says (`local`).
 
         Raises:
-            InvalidValue: no response keeps the promise.
+            InvalidValueError: no response keeps the promise.
         """
         sizes, box = schedule.sizes, _box(query)
         keep_limit = _bound_keep(query, bits)
@@ -129,7 +129,7 @@ class BitSums(CohortSums):
     def with_schedule(self, schedule: Schedule) -> Self:
         """Check the schedule: batches of other sizes would have other certificates."""
         if schedule != self.schedule:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the schedule is {schedule}; responses were calibrated for {self.schedule}: "
                 "build the privatizer anew"
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kerchief.core.channel import Channel
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import OneBit
@@ -14,17 +14,17 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
 
 
-def channel_of(privatizer: Privatizer) -> Channel:
+def channel_of(privatizer: Privatizer) -> ReportDistribution:
     """What is public about single reports: their bounds, and how far each number spreads.
 
     The spread holds for every law of losses within the query's bounds: half the interval for what
     the loss itself does (Hoeffding), and beside it what the device's noise does.
 
     Raises:
-        InvalidValue: the noise is not on the device, or not one that is known here.
+        InvalidValueError: the noise is not on the device, or not one that is known here.
     """
     if not isinstance(privatizer, CohortSums) or privatizer.aggregator is not None:
-        raise InvalidValue(
+        raise InvalidValueError(
             "the aggregator adds noise to sums, and this bandit learns from single reports; choose "
             "trust 'local' or 'none'"
         )
@@ -32,18 +32,18 @@ def channel_of(privatizer: Privatizer) -> Channel:
     half = query.sensitivity / 2
     if device is None or float(device.std) == 0:
         center = np.asarray(query.center).item()
-        return Channel.clear(low=center - half, high=center + half)
+        return ReportDistribution.clear(low=center - half, high=center + half)
     match device:
         case OneBit():
             low, high = device.reports
-            return Channel(low=low, high=high, spread=device.subgaussian)
+            return ReportDistribution(low=low, high=high, spread=device.subgaussian)
         case Gaussian():
-            return Channel(low=None, high=None, spread=(half**2 + device.std**2) ** 0.5)
+            return ReportDistribution(low=None, high=None, spread=(half**2 + device.std**2) ** 0.5)
         case Laplace() | PrivUnitG():
             deviation = (half**2 + device.std**2) ** 0.5
-            return Channel(low=None, high=None, spread=deviation, heavy=True)
+            return ReportDistribution(low=None, high=None, spread=deviation, heavy=True)
     bounded = "one-bit" if query.size == 1 else "privunit"
-    raise InvalidValue(
+    raise InvalidValueError(
         f"nothing is known here about reports with noise of kind {type(device).__name__}; choose "
         f"randomizer {bounded!r}, or no word for the bandit's own, and idealized noise"
     )

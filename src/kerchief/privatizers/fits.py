@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Start, Tree
-from kerchief.core.errors import CapacityExceeded
+from kerchief.core.contracts import BoundedLoss, Clock, FitRelease, Start, Tree
+from kerchief.core.errors import CapacityExceededError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, positive, whole
@@ -91,10 +91,10 @@ class Fits(Privatizer):
         """Every step of every fit, for everyone: the first user is in all of them (host only).
 
         Raises:
-            CapacityExceeded: the history has no room for that many users.
+            CapacityExceededError: the history has no room for that many users.
         """
         if horizon > self.horizon:
-            raise CapacityExceeded(
+            raise CapacityExceededError(
                 f"{horizon} rounds; the history has room for {self.horizon} users: make it for the "
                 f"whole horizon"
             )
@@ -137,14 +137,14 @@ class Fits(Privatizer):
         request: Start | None,
         clock: Clock,
         stream: Stream | None,
-    ) -> tuple[Fitted, Tree]:
+    ) -> tuple[FitRelease, Tree]:
         """Curator: fit to everyone so far, from where the learner asks to begin."""
         if request is None:
             raise TypeError("a fit needs a start; the policy's request gave none")
         users = clock.round + 1
         if self.noise is None:
             point = self.query.minimum(tally.rows, request, count=tally.count)
-            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
+            return FitRelease(point=point, count=users, noise=jnp.float64(0)), memory
         noise = self.noise
 
         def gradient(point: Array, step: Array | int) -> Array:
@@ -155,7 +155,7 @@ class Fits(Privatizer):
 
         std = jnp.asarray(noise.std, jnp.float64)
         point = self.query.minimizer.descend(gradient, request, users=users, noise=std)
-        return Fitted(point=point, count=users, noise=std), memory
+        return FitRelease(point=point, count=users, noise=std), memory
 
     def clear(self, tally: History) -> History:
         """Keep every row: the next fit is to everyone again."""

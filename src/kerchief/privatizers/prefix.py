@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import BoundedSum, Clock, Release, Start
-from kerchief.core.errors import CapacityExceeded
+from kerchief.core.errors import CapacityExceededError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.continual import PrefixNoise
@@ -82,16 +82,17 @@ class PrefixSums(Privatizer):
         unless the factor begins anew in epochs, which compose in parallel.
 
         Raises:
-            CapacityExceeded: the noise was not made for that many releases, or that many users.
+            CapacityExceededError: the noise was not made for that many releases, or that many
+                users.
         """
         capacity = self.noise.factor.capacity
         if isinstance(self.noise, ExactContinualNoise) and horizon > capacity:
-            raise CapacityExceeded(
+            raise CapacityExceededError(
                 f"{horizon} users; exact sums hold {capacity}: begin several runs"
             )
         releases = self.schedule.capacity(horizon)
         if releases > self.noise.horizon:
-            raise CapacityExceeded(
+            raise CapacityExceededError(
                 f"{releases} releases over {horizon} rounds; the noise was made for "
                 f"{self.noise.horizon}: make it for the whole horizon"
             )

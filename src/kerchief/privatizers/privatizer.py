@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeAlias
 
-from kerchief.core.contracts import Clock, Outlook, Released, Start, Tree
+from kerchief.core.contracts import Clock, NoiseInfo, Released, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.mechanisms.continual import PrefixNoise
 from kerchief.mechanisms.mechanism import Mechanism, Vector
@@ -30,9 +30,9 @@ class Privatizer(Protocol):
     """When it may release."""
 
     @property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> NoiseInfo:
         """What the learner may know beforehand: whether there is noise."""
-        return Outlook(noisy=bool(self.noises))
+        return NoiseInfo(noisy=bool(self.noises))
 
     @property
     def noises(self) -> tuple[Noise, ...]:

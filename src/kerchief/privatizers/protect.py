@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Feedback, Query
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.validate import MOST_ROUNDS, whole
@@ -38,10 +38,10 @@ class Protection:
     Attributes:
         guarantee: the promise.
         mechanism: a word of `MECHANISMS_OF` the guarantee's trust; None for the bandit's own, which
-            `arrange` knows: the least noisy, unless its entry names another.
+            `build_protected` knows: the least noisy, unless its entry names another.
 
     Raises:
-        UnknownName: the trust has no such noise.
+        UnknownNameError: the trust has no such noise.
 
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
     >>> Protection(guarantee=promise, mechanism="tree").mechanism
@@ -49,8 +49,8 @@ class Protection:
     >>> Protection(guarantee=promise, mechanism="privunit")
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.UnknownName: no continual noise is called 'privunit'; known: best, blt, \
-doubling, toeplitz, tree
+    kerchief.core.errors.UnknownNameError: no continual noise is called 'privunit'; known: best, \
+blt, doubling, toeplitz, tree
     """
 
     guarantee: Guarantee
@@ -59,7 +59,9 @@ doubling, toeplitz, tree
     def __post_init__(self) -> None:
         """Refuse a word that this trust does not have."""
         if not isinstance(self.guarantee, Guarantee):
-            raise InvalidValue(f"guarantee is a {type(self.guarantee).__name__}; give a Guarantee")
+            raise InvalidValueError(
+                f"guarantee is a {type(self.guarantee).__name__}; give a Guarantee"
+            )
         MECHANISMS_OF[self.trust][self.word]
 
     @property
@@ -98,7 +100,7 @@ def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[
         horizon: number of rounds. A bandit that goes by phases has its own number of clients.
 
     Raises:
-        InvalidValue: a query cannot be answered this way; the word is never silently ignored.
+        InvalidValueError: a query cannot be answered this way; the word is never silently ignored.
 
     >>> from kerchief.core.problems import Problem
     >>> from kerchief.policies import POLICIES
@@ -139,7 +141,7 @@ def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
     local = min(float(getattr(query, "local", math.inf)) for query in queries.values())
     coded = protection.trust is Trust.SHUFFLE and protection.word in ("bits", "byte", "bit")
     if not coded and protection.trust is not Trust.NONE and math.isfinite(local):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"local is {local}, a promise about one report that only bits behind a shuffler keep; "
             "choose shuffling 'bit', 'byte' or 'bits' under shuffle trust, or leave it out"
         )
@@ -148,7 +150,7 @@ def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
 def _check_delta(guarantee: Guarantee) -> None:
     """Refuse a promise that only pure noise would keep."""
     if guarantee.delta == 0:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"delta is 0.0, and this noise of {guarantee.trust.value} trust needs one above 0; "
             "choose one, or trust 'local' or 'central' with pure noise"
         )
@@ -202,7 +204,7 @@ def _cover_honest_part(privatizer: Privatizer, guarantee: Guarantee) -> Privatiz
     if guarantee.counted(10**12) == 10**12 or isinstance(privatizer, BitSums):
         return privatizer
     if not isinstance(privatizer, ShuffledSums):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"honest is {guarantee.honest}, and only coins and bits can be tossed by a part of the "
             "users; choose a policy that asks for sums alone"
         )
@@ -238,7 +240,7 @@ def _single_reports(
     bounds, which many of these bandits need: it is the best here, where a report is one number.
     """
     if protection.trust not in (Trust.NONE, Trust.LOCAL):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"trust is {protection.trust.value!r}, and this bandit learns from single reports, not "
             "from sums; choose trust 'local' or 'none'"
         )
@@ -262,15 +264,15 @@ def _phases(policy: PhasePolicy, protection: Protection) -> Mapping[str, Privati
     parallel.
 
     Raises:
-        InvalidValue: this trust or word has no such sums, or the population is too small.
+        InvalidValueError: this trust or word has no such sums, or the population is too small.
     """
     if protection.trust is Trust.JOINT:
-        raise InvalidValue(
+        raise InvalidValueError(
             "trust is 'joint', which releases every prefix total, and phases ask for one total "
             "each; choose trust 'central'"
         )
     if protection.trust is Trust.SHUFFLE and protection.word not in (BEST, "theorem"):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"shuffling is {protection.word!r}, whose noise depends on the size of every "
             f"cohort, and phases are only known once the noise is; leave it at {BEST!r}"
         )
@@ -316,7 +318,7 @@ def _only_sum(queries: Mapping[str, Query], mechanism: str) -> tuple[str, Bounde
     """Return the only sum of a policy, for a protocol that takes the whole guarantee."""
     (name, query), *further = queries.items()
     if further or isinstance(query, BoundedLoss):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{mechanism!r} answers one sum, and the policy asks for {list(queries)}; "
             f"leave it at {BEST!r}"
         )
@@ -327,7 +329,7 @@ def _maker(entry: PrivatizerEntry, name: str, query: Query) -> Callable[[float, 
     if not isinstance(query, BoundedLoss):
         return partial(entry.make, query)
     if entry.fit is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name!r} is a fit to the history of all users: {entry.unfit}, or a policy that asks "
             f"for sums alone"
         )

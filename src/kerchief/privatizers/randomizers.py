@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from kerchief.core.contracts import BoundedSum
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
@@ -71,7 +71,7 @@ def _in_ball(make: Callable[..., Mechanism]) -> Callable[[BoundedSum, float], Me
 
 
 def _compass(query: BoundedSum, epsilon: float) -> Compass:
-    assert isinstance(query, Surprises)
+    assert isinstance(query, ResidualMoments)
     return Compass.of(epsilon=epsilon, query=query)
 
 
@@ -105,7 +105,7 @@ _enter(
     "compass",
     "one of many directions, read as a vector and as a matrix: for surprises, for any delta",
     pure=_compass,
-    kind=Surprises,
+    kind=ResidualMoments,
 )
 _enter("one-bit", "a coin for a single number, for any delta", pure=_one_bit, single=True)
 
@@ -121,7 +121,7 @@ def randomize(
     decides, so that no query's units count.
 
     Raises:
-        InvalidValue: no word suits a query.
+        InvalidValueError: no word suits a query.
     """
     weights = [query.importance for query in queries.values()]
     alternatives: list[list[Mechanism]] = []
@@ -137,7 +137,7 @@ def randomize(
             [_quietest(q, e, words) for q, e in zip(queries.values(), parts, strict=True)]
         )
     if not alternatives:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"epsilon is {promise.epsilon}, delta is {promise.delta}, and {', '.join(words)} needs "
             f"the other one to be above 0; choose {BEST!r}"
         )
@@ -151,7 +151,7 @@ def _quietest(query: BoundedSum, epsilon: float, names: Sequence[str]) -> Mechan
     """The pure randomizer of least deviation among those that suit the query."""
     makers = [e.pure for e in map(RANDOMIZERS.__getitem__, names) if e.pure and e.suits(query)]
     if not makers:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{', '.join(names)} does not fit what this bandit asks at this epsilon, a "
             f"{type(query).__name__} of {query.size} numbers; choose {BEST!r} as the noise"
         )

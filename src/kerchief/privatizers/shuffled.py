@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import BoundedSum, Clock
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
@@ -78,7 +78,8 @@ class ShuffledSums(CohortSums):
                 as zeros.
 
         Raises:
-            InvalidValue: ε or δ is outside the theorem's range, or a cohort is too small for it.
+            InvalidValueError: ε or δ is outside the theorem's range, or a cohort is too small for
+                it.
         """
         terms: Any = {"epsilon": epsilon, "delta": delta}
         proved = [
@@ -114,7 +115,7 @@ class ShuffledSums(CohortSums):
         """The twin for deployment: the same coins, tossed on the devices.
 
         Raises:
-            InvalidValue: the devices of the smallest cohort would toss too many.
+            InvalidValueError: the devices of the smallest cohort would toss too many.
         """
         if isinstance(self.schedule, At) and self.schedule.ends:
             self.coins.check_tosses(min(self.schedule.sizes))
@@ -124,7 +125,9 @@ class ShuffledSums(CohortSums):
     def ends(self) -> tuple[int, ...]:
         """Where cohorts end: in deployment at fixed times, since a device must know its share."""
         if not isinstance(self.schedule, At):
-            raise InvalidValue(f"the schedule is {self.schedule}; cohorts of coins end at times")
+            raise InvalidValueError(
+                f"the schedule is {self.schedule}; cohorts of coins end at times"
+            )
         return self.schedule.ends
 
     @property

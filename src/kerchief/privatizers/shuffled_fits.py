@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Start, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import BoundedLoss, Clock, FitRelease, Start, Tree
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.binomial import Binomial, Grid, deviation
@@ -78,11 +78,11 @@ class ShuffledFits(Fits):
         """Refuse if there is noise: a device would have to stay online for all sums of a fit.
 
         Raises:
-            InvalidValue: whenever there is noise.
+            InvalidValueError: whenever there is noise.
         """
         if self.noise is None:
             return self
-        raise InvalidValue(
+        raise InvalidValueError(
             f"a shuffled fit asks every device {self.query.minimizer.steps} times, and the devices "
             f"of a deployment answer once; choose a policy that asks for sums alone, such as "
             f"'glm-batched-sums'"
@@ -123,7 +123,7 @@ class ShuffledFits(Fits):
         request: Start | None,
         clock: Clock,
         stream: Stream | None,
-    ) -> tuple[Fitted, Tree]:
+    ) -> tuple[FitRelease, Tree]:
         """Fit to the present cohort, from where the learner asks to begin."""
         if request is None:
             raise TypeError("a fit needs a start; the policy's request gave none")
@@ -131,7 +131,7 @@ class ShuffledFits(Fits):
         # Rows beyond these are of an earlier cohort: they must count for nothing.
         if self.noise is None:
             point = self.query.minimum(tally.rows, request, count=users)
-            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
+            return FitRelease(point=point, count=users, noise=jnp.float64(0)), memory
         present = (jnp.arange(self.horizon) < users)[:, None]
         rows = jnp.where(present, tally.rows, 0)
         noise, minimizer = self.noise, self.query.minimizer
@@ -145,7 +145,7 @@ class ShuffledFits(Fits):
 
         std = deviation(noise, users.astype(jnp.float64))
         point = minimizer.descend(gradient, request, users=users, noise=std)
-        return Fitted(point=point, count=users, noise=std), memory
+        return FitRelease(point=point, count=users, noise=std), memory
 
     def clear(self, tally: History) -> History:
         """Begin the next cohort: `release` looks at no row that was there before."""

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Separate, Start
+from kerchief.core.contracts import BoundedSum, Clock, NoiseInfo, Release, Separate, Start
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
@@ -65,12 +65,12 @@ class CohortSums(Privatizer):
     aggregator: Mechanism | None
 
     @property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> NoiseInfo:
         """Whether there is noise, and that each cohort, or each user, has their own."""
         if not self.noises:
-            return Outlook(noisy=False)
+            return NoiseInfo(noisy=False)
         own: Separate = "cohorts" if isinstance(self.schedule, At) else "users"
-        return Outlook(noisy=True, separate=own)
+        return NoiseInfo(noisy=True, separate=own)
 
     @property
     def noises(self) -> tuple[Mechanism, ...]:

@@ -1,7 +1,7 @@
-"""The field: device, middle and learner, each of which may run by itself.
+"""The field: device, aggregator and learner, each of which may run by itself.
 
-`Bandit` runs all three in one process. `arrange` and `round` serve simulations too, which need none
-of the others: each name below is fetched when it is first asked for.
+`Bandit` runs all three in one process. `build_protected` and `round` serve simulations too, which
+need none of the others: each name below is fetched when it is first asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kerchief_wire.lazy import fetching
 if TYPE_CHECKING:
     from kerchief.roles.admission import Admission as Admission
     from kerchief.roles.admission import LimitPerClient as LimitPerClient
+    from kerchief.roles.aggregator import Aggregator as Aggregator
     from kerchief.roles.bandit import Bandit as Bandit
     from kerchief.roles.deployment import Deployment as Deployment
     from kerchief.roles.deployment import deploy as deploy
     from kerchief.roles.deployment import deployed as deployed
     from kerchief.roles.learner import Learner as Learner
-    from kerchief.roles.middle import Middle as Middle
     from kerchief.roles.population import PopulationLearner as PopulationLearner
     from kerchief.roles.questions import Asker as Asker
     from kerchief_device import Budget as Budget
@@ -36,7 +36,7 @@ _HOMES = {
     "Deployment": "kerchief.roles.deployment",
     "Device": "kerchief_device",
     "Learner": "kerchief.roles.learner",
-    "Middle": "kerchief.roles.middle",
+    "Aggregator": "kerchief.roles.aggregator",
     "PopulationLearner": "kerchief.roles.population",
     "deploy": "kerchief.roles.deployment",
     "deployed": "kerchief.roles.deployment",

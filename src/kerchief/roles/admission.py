@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 
 from kerchief.core.validate import whole
 from kerchief.stores.store import Transaction
-from kerchief_wire.errors import Fenced, InvalidValue, Refused
+from kerchief_wire.errors import FencedError, InvalidValueError, RejectedError
 
 Client: TypeAlias = bytes | str | None
 """Identifier of who sends a report, from the operator's login; None for an unknown client."""
@@ -98,13 +98,13 @@ class Places:
         self._names = _names(at, limited) if limited else {}
         self._earlier_counts = at.clients(self._names.values()) if limited else {}
 
-    def refusal(self, client: bytes | None) -> Refused | None:
+    def refusal(self, client: bytes | None) -> RejectedError | None:
         """Return why a client may take no place; None if it may."""
         limit = self._limits[client]
         if limit is not None and limit <= 0:
-            return Refused("client", "the client is not admitted to this task")
+            return RejectedError("client", "the client is not admitted to this task")
         if self.left(client, 1) <= 0:
-            return Refused("spent", f"the client has used up its limit of {limit}")
+            return RejectedError("spent", f"the client has used up its limit of {limit}")
         return None
 
     def left(self, client: bytes | None, count: int) -> int:
@@ -148,13 +148,13 @@ def read_clients(clients: Sequence[Client] | None, count: int) -> list[bytes | N
     """Read the identifiers of clients, one for each of ``count`` reports, as bytes.
 
     Raises:
-        InvalidValue: there are more or fewer, or an identifier is neither bytes nor a text.
+        InvalidValueError: there are more or fewer, or an identifier is neither bytes nor a text.
     """
     if clients is None:
         return [None] * count
     is_list = isinstance(clients, Sequence) and not isinstance(clients, str | bytes)
     if not is_list or len(clients) != count:
-        raise InvalidValue(f"clients are not {count} identifiers; give one for each report")
+        raise InvalidValueError(f"clients are not {count} identifiers; give one for each report")
     return [read_client(client) for client in clients]
 
 
@@ -162,12 +162,14 @@ def read_client(client: Client) -> bytes | None:
     """Read a client's identifier as bytes; an empty identifier is an unknown client.
 
     Raises:
-        InvalidValue: the identifier is neither bytes nor a text.
+        InvalidValueError: the identifier is neither bytes nor a text.
     """
     if isinstance(client, str):
         client = client.encode("utf-8", "surrogatepass")
     if not isinstance(client, bytes | None):
-        raise InvalidValue("a client is neither bytes nor a text; give its identifier, or None")
+        raise InvalidValueError(
+            "a client is neither bytes nor a text; give its identifier, or None"
+        )
     return client or None
 
 
@@ -175,5 +177,5 @@ def _names(at: Transaction, clients: Sequence[bytes | None]) -> dict[bytes | Non
     """Compute the names of clients in the store; all unknown clients share a name."""
     key = at.client_key()
     if key is None:
-        raise Fenced("the store lacks the key under which it names clients; it was changed")
+        raise FencedError("the store lacks the key under which it names clients; it was changed")
     return {client: hmac.digest(key, client or b"", hashlib.sha256) for client in clients}

@@ -1,4 +1,4 @@
-"""A whole bandit in one process: device, middle and learner, with their own words between them."""
+"""A whole bandit in one process: device, aggregator and learner, with messages between them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Policy
 from kerchief.core.errors import (
-    CapacityExceeded,
+    CapacityExceededError,
     DelayedLearningWarning,
-    InvalidValue,
-    WeakPromise,
+    InvalidValueError,
+    WeakGuaranteeWarning,
 )
 from kerchief.core.problems import Problem
 from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privatizers.randomizers import BEST
-from kerchief.roles.books import describe_visits
+from kerchief.roles.aggregator import Aggregator
+from kerchief.roles.audit_log import describe_visits
 from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
-from kerchief.roles.middle import Middle
-from kerchief.roles.pool import ListedAhead, pooled
-from kerchief.roles.uncopyable import Guarded
+from kerchief.roles.no_copy import NoCopy
+from kerchief.roles.pool import CandidatePool, pooled
 from kerchief.stores import FileWitness
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
@@ -40,7 +40,7 @@ from kerchief.stores.store import Store
 from kerchief_device import Decision, Device, Pending
 from kerchief_device.device import Features
 from kerchief_device.randomize import candidates
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import FencedError
 from kerchief_wire.projection import Projection
 from kerchief_wire.task import Library, Task
 
@@ -54,7 +54,7 @@ _RESTORABLE = (
 )
 
 
-class Bandit(Guarded):
+class Bandit(NoCopy):
     """A private bandit for one process: arms in, a choice out, rewards when they come.
 
     The privacy of the whole horizon is paid for when the bandit is made, before any noise is drawn.
@@ -129,13 +129,13 @@ class Bandit(Guarded):
                 place may go unnoticed.
 
         Raises:
-            BudgetExceeded: the guarantee does not pay for the noise.
-            InvalidValue: a value is outside its bound; nothing was begun.
-            UnknownName: no such policy, or no such noise for this trust.
+            BudgetExceededError: the guarantee does not pay for the noise.
+            InvalidValueError: a value is outside its bound; nothing was begun.
+            UnknownNameError: no such policy, or no such noise for this trust.
 
         Warns:
             DelayedLearningWarning: the window is longer than 0.
-            WeakPromise: delta is not below 1/horizon, or the witness lies in the folder.
+            WeakGuaranteeWarning: delta is not below 1/horizon, or the witness lies in the folder.
         """
         deployment = deploy(
             policy=policy,
@@ -151,18 +151,18 @@ class Bandit(Guarded):
             in_process=True,
         )
         if deployment.phases:
-            raise InvalidValue(
+            raise InvalidValueError(
                 "this bandit goes by phases, and asks clients who do not choose; use deploy, "
-                "Middle, PopulationLearner and, on each client's device, Device.join"
+                "Aggregator, PopulationLearner and, on each client's device, Device.join"
             )
         for line in delta_warnings(guarantee.delta, problem.horizon):
-            warnings.warn(line, WeakPromise, stacklevel=2)
+            warnings.warn(line, WeakGuaranteeWarning, stacklevel=2)
         if window_s:
             warnings.warn(_describe_delay(window_s), DelayedLearningWarning, stacklevel=2)
         folder = None if path is None else Path(path)
         remembered = _witness_path(folder, witness)
         if _is_restorable(deployment, folder, remembered):
-            warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
+            warnings.warn(_RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
         if folder is not None:
             _make_folder(folder)
         self._live(deployment, folder, remembered)
@@ -186,19 +186,26 @@ class Bandit(Guarded):
                 part before must not take part again.
 
         Raises:
-            InvalidValue: there is no bandit.
-            Fenced: what is there is a copy, was rolled back, or was changed.
+            InvalidValueError: there is no bandit.
+            FencedError: what is there is a copy, was rolled back, or was changed.
         """
         folder = Path(path)
-        store = SQLiteStore(_middle(folder)) if os.path.exists(_middle(folder)) else None
+        store = SQLiteStore(_aggregator(folder)) if os.path.exists(_aggregator(folder)) else None
+        if store is None and (folder / "middle.db").exists():
+            raise InvalidValueError(
+                f"{folder} was written by an earlier version, as middle.db; this version calls it "
+                "aggregator.db and reads no earlier store: make a new bandit"
+            )
         if store is None or len(store.tasks()) != 1:
-            raise InvalidValue(f"{folder} holds no bandit; give the folder that one was made in")
+            raise InvalidValueError(
+                f"{folder} holds no bandit; give the folder that one was made in"
+            )
         (task,) = store.tasks()
         with store.read(task) as at:
             row = at.row()
         store.close()
         if row is None or Task.read(row.config).id != task:
-            raise Fenced(f"the bandit in {folder} has no task any more; its file was changed")
+            raise FencedError(f"the bandit in {folder} has no task any more; its file was changed")
         deployment = deployed(Task.read(row.config), policy=policy)
         bandit = cls.__new__(cls)
         bandit._live(deployment, folder, _witness_path(folder, witness), renew=renew)
@@ -220,15 +227,15 @@ class Bandit(Guarded):
         code: Any = (
             LibraryCode(deployment) if isinstance(deployment.task.program, Library) else None
         )
-        draw_candidates = ListedAhead() if folder is None else candidates
+        draw_candidates = CandidatePool() if folder is None else candidates
         if folder is None:
             self._store, self._pending = MemoryStore(), Pending()
-            self._middle = Middle(deployment, store=self._store, pool=pooled)
+            self._aggregator = Aggregator(deployment, store=self._store, pool=pooled)
         else:
-            self._store = SQLiteStore(_middle(folder))
+            self._store = SQLiteStore(_aggregator(folder))
             _settle_in(folder, renew=renew)
             assert witness is not None
-            self._middle = Middle(
+            self._aggregator = Aggregator(
                 deployment, store=self._store, witness=FileWitness(witness), renew=renew
             )
             self._pending = Pending(folder / "device.db")
@@ -241,7 +248,7 @@ class Bandit(Guarded):
             in_process=True,
         )
         self._learner, self._last_check_s = Learner(deployment), time.monotonic()
-        self._is_over = self._middle.status().state != "running"
+        self._is_over = self._aggregator.status().state != "running"
         self._follow()
 
     @property
@@ -277,14 +284,14 @@ class Bandit(Guarded):
             The decision: its id, for the reward, and the arm: its name, or the number of its row.
 
         Raises:
-            CapacityExceeded: all users that were paid for have been here.
-            InvalidValue: the arms are outside the declared bounds; no decision was made.
+            CapacityExceededError: all users that were paid for have been here.
+            InvalidValueError: the arms are outside the declared bounds; no decision was made.
         """
         with self._lock:
             if not self.task.reward.window_s or time.monotonic() > self._last_check_s + _LOOK_S:
                 self.expire()
             if self._is_over:
-                raise CapacityExceeded(
+                raise CapacityExceededError(
                     f"all {self.task.horizon} users that were paid for have been here; make a new "
                     "bandit for more"
                 )
@@ -298,11 +305,11 @@ class Bandit(Guarded):
             value: within [problem.low, problem.high].
 
         Raises:
-            InvalidValue: no such decision waits for a reward, or the reward is out of range.
+            InvalidValueError: no such decision waits for a reward, or the reward is out of range.
         """
         with self._lock:
             if not self._device.reward(id, value):
-                raise InvalidValue(
+                raise InvalidValueError(
                     f"decision {id} has its reward or was reported; the first one counts"
                 )
 
@@ -317,7 +324,7 @@ class Bandit(Guarded):
             How many decisions were reported; those without a reward count with the default.
 
         Raises:
-            InvalidValue: now is no finite number.
+            InvalidValueError: now is no finite number.
         """
         with self._lock:
             self._last_check_s = time.monotonic()
@@ -333,11 +340,11 @@ class Bandit(Guarded):
 
     def spent(self) -> Guarantee:
         """Return what the worst-off user was charged."""
-        return self._middle.spent()
+        return self._aggregator.spent()
 
     def statement(self) -> str:
         """State the guarantee, what it relies on, and what it costs users who return."""
-        books = self._middle.read_chain()
+        books = self._aggregator.read_chain()
         lines = [self._deployment.guarantee.statement(protected=self._deployment.problem.protected)]
         if self._deployment.guarantee.trust is Trust.NONE:
             return lines[0]
@@ -397,18 +404,20 @@ class Bandit(Guarded):
             witness: of a file on another disk, as when a bandit is made with a path.
 
         Raises:
-            InvalidValue: it lives in a folder already, or the path is taken.
+            InvalidValueError: it lives in a folder already, or the path is taken.
 
         Warns:
-            WeakPromise: the witness lies in the folder.
+            WeakGuaranteeWarning: the witness lies in the folder.
         """
         with self._lock:
             if self._folder is not None:
-                raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
+                raise InvalidValueError(
+                    f"the bandit lives in {self._folder}; every step is saved there"
+                )
             folder = Path(path)
             remembered = folder / "witness" if witness is None else Path(witness)
             if _is_restorable(self._deployment, folder, remembered):
-                warnings.warn(_RESTORABLE, WeakPromise, stacklevel=2)
+                warnings.warn(_RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
             _make_folder(folder)
             try:
                 self._copy_to(folder, remembered)
@@ -421,9 +430,9 @@ class Bandit(Guarded):
 
     def _copy_to(self, folder: Path, witness: Path) -> None:
         assert isinstance(self._store, MemoryStore)
-        self._store.copy_to(_middle(folder))
+        self._store.copy_to(_aggregator(folder))
         self._pending.copy_to(folder / "device.db")
-        _, head = self._middle.head()
+        _, head = self._aggregator.head()
         FileWitness(witness).swap(self.task.id, None, head)
 
     def settle(self) -> Guarantee:
@@ -431,7 +440,7 @@ class Bandit(Guarded):
         with self._lock:
             self.expire()
             self._is_over = True
-            return self._middle.close()
+            return self._aggregator.close()
 
     def close(self) -> None:
         """Report what is due and let go of files; a bandit with a path can be opened again."""
@@ -473,20 +482,20 @@ class Bandit(Guarded):
             self._send_batch(ids[first : first + size])
 
     def _send_batch(self, ids: Sequence[str]) -> None:
-        status = self._middle.status()
+        status = self._aggregator.status()
         if status.state != "running":
             # Nobody who comes now was paid for.
             for id in ids:
                 self._device.refused(id)
             return
         reports = [self._device.report(id, status) for id in ids]
-        for id, refused in zip(ids, self._middle.take(reports), strict=True):
+        for id, refused in zip(ids, self._aggregator.take(reports), strict=True):
             (self._device.arrived if refused is None else self._device.refused)(id)
 
     def _follow(self) -> None:
         new: Sequence[bytes] = (b"",) * _AT_ONCE
         while len(new) == _AT_ONCE:
-            new = self._middle.releases(self._learner.releases, _AT_ONCE)
+            new = self._aggregator.releases(self._learner.releases, _AT_ONCE)
             if new:
                 self._learn(new)
         self._is_over |= self._learner.releases >= self.task.cohorts
@@ -500,15 +509,15 @@ class Bandit(Guarded):
             raise
 
 
-def _middle(folder: Path) -> Path:
-    return folder / "middle.db"
+def _aggregator(folder: Path) -> Path:
+    return folder / "aggregator.db"
 
 
 def _witness_path(folder: Path | None, witness: str | Path | None) -> Path | None:
     if witness is None:
         return None if folder is None else folder / "witness"
     if folder is None:
-        raise InvalidValue("witness is given without a path; a bandit in memory needs none")
+        raise InvalidValueError("witness is given without a path; a bandit in memory needs none")
     return Path(witness)
 
 
@@ -536,14 +545,14 @@ def _settle_in(folder: Path, *, renew: bool) -> None:
     """Remember which file the bandit lives in: a copy of the folder has another one.
 
     Raises:
-        Fenced: it is another file.
+        FencedError: it is another file.
     """
-    place, file = folder / "place", str(os.stat(_middle(folder)).st_ino)
+    place, file = folder / "place", str(os.stat(_aggregator(folder)).st_ino)
     # A kill as it was written has left it empty.
     if renew or not place.exists() or not place.read_text():
         place.write_text(file)
     if place.read_text() != file:
-        raise Fenced(
+        raise FencedError(
             f"{folder} was copied or restored, and the original may still go on; go on with that "
             "one, or open this one with renew=True for new users"
         )
@@ -553,10 +562,12 @@ def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{folder} exists already; open the bandit in it with Bandit.open, or choose another "
             "path"
         ) from None
     except (OSError, ValueError) as fault:
-        raise InvalidValue(f"no folder can be made there: {fault}; choose another path") from fault
+        raise InvalidValueError(
+            f"no folder can be made there: {fault}; choose another path"
+        ) from fault
     return folder

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from kerchief.core.convex import Ball, Box, Domain, Simplex
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
-from kerchief.core.queries import Loss
+from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import Stream
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.context_free.two_point import TwoPoint
@@ -41,14 +41,14 @@ def packed(problem: AnyProblem) -> Any:
     """A problem as a tree for a task.
 
     Raises:
-        InvalidValue: its domain is none of those that a task can name.
+        InvalidValueError: its domain is none of those that a task can name.
     """
     tree = canonical.pack(problem)
     domain = problem.domain if isinstance(problem, ContextFreeProblem) else None
     if domain is not None:
         names = [name for name, domain_type in _DOMAINS.items() if type(domain) is domain_type]
         if not names:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the domain is a {type(domain).__name__}; a task knows {', '.join(_DOMAINS)}"
             )
         tree["domain"]["kind"] = names[0]
@@ -87,11 +87,11 @@ def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
     Noise on a slope and noise on the difference that it is made of are the same, but for the unit.
 
     Raises:
-        InvalidValue: the bandit asks for something that no device can answer.
+        InvalidValueError: the bandit asks for something that no device can answer.
     """
     query: Any = privatizer.query
-    if not (isinstance(query, Loss) and isinstance(privatizer, CohortSums)):
-        raise InvalidValue(
+    if not (isinstance(query, BoundedScalar) and isinstance(privatizer, CohortSums)):
+        raise InvalidValueError(
             "the bandit asks for no single loss, and devices answer by one number; deploy one that "
             "does, such as 'ucb' for arms and 'two-point' for a domain"
         )
@@ -108,12 +108,12 @@ def answering(policy: ContextFree, privatizer: Privatizer) -> Answering:
     """Return the program of a device that answers questions.
 
     Raises:
-        InvalidValue: the bandit's own way to answer is none that a light device knows.
+        InvalidValueError: the bandit's own way to answer is none that a light device knows.
     """
     answers = {ContextFree.answer: "loss", TwoPoint.answer: "difference"}
     answer = answers.get(type(policy).answer)
     if answer is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{type(policy).__name__} answers in its own way, and devices know "
             f"{', '.join(answers.values())}; leave `answer` as it is in `ContextFree`"
         )

@@ -20,14 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kerchief.core.contracts import BoundedLoss, Outlook, Policy
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import BoundedLoss, NoiseInfo, Policy
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
-from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief.core.projections import projected, projection_of
-from kerchief.core.surprises import Surprises
+from kerchief.core.residual_moments import ResidualMoments
 from kerchief.core.validate import at_least, between, one_of, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.compass import ExactCompass
@@ -38,9 +38,9 @@ from kerchief.mechanisms.one_bit import ExactOneBit
 from kerchief.mechanisms.shortlist import ExactShortlist
 from kerchief.policies import POLICIES, AnyPolicy, Mode, named
 from kerchief.policies.context_free.base import ContextFree
+from kerchief.policies.disjoint_models import DisjointSampling
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.own_models import OwnSampling
 from kerchief.policies.sampling import Sampling
 from kerchief.policies.weighted import RULE, GLMSampling, LinearSampling, SurprisedSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -52,18 +52,18 @@ from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.arrange import Arranged, arrange, own_word
 from kerchief.roles.context_free import answering, in_losses, packed, unpacked
+from kerchief.roles.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
 from kerchief_wire import canonical
 from kerchief_wire import noise as wire
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import FencedError
 from kerchief_wire.model import Numbers
 from kerchief_wire.projection import Projection
 from kerchief_wire.task import (
     Answering,
+    DisjointModels,
     Library,
     Optimist,
-    OwnModels,
     Party,
     Phased,
     Program,
@@ -105,10 +105,10 @@ class Deployment:
         """The bandit, where users choose among arms of their own.
 
         Raises:
-            InvalidValue: it goes by phases.
+            InvalidValueError: it goes by phases.
         """
         if isinstance(self.policy, PhasePolicy):
-            raise InvalidValue(
+            raise InvalidValueError(
                 "this bandit goes by phases, in which clients are asked and do not choose; use "
                 "PopulationLearner, and join on the device"
             )
@@ -119,10 +119,10 @@ class Deployment:
         """The bandit, where it goes by phases.
 
         Raises:
-            InvalidValue: it does not.
+            InvalidValueError: it does not.
         """
         if not isinstance(self.policy, PhasePolicy):
-            raise InvalidValue(f"{type(self.policy).__name__} has no phases; use Learner")
+            raise InvalidValueError(f"{type(self.policy).__name__} has no phases; use Learner")
         return self.policy
 
 
@@ -214,7 +214,7 @@ def deploy(
         nonce: 16 bytes that no other task has; random if None. Anything but None is for tests.
 
     Raises:
-        InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
+        InvalidValueError: this bandit cannot be deployed so; the reason and the remedy are said.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
@@ -223,7 +223,7 @@ def deploy(
     (('moments',), 5)
     """
     if not isinstance(name, str | None):
-        raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
+        raise InvalidValueError(f"name is a {type(name).__name__}; give one short line of text")
     projection = None if project is None else projection_of(problem, project)
     problem = problem if projection is None else projected(problem, projection)
     if isinstance(policy, str):
@@ -249,7 +249,7 @@ def deploy(
 
 
 def _choose_mechanism(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
-    return own_word(POLICIES[policy], guarantee.trust) if isinstance(policy, str) else BEST
+    return choose_mechanism(POLICIES[policy], guarantee.trust) if isinstance(policy, str) else BEST
 
 
 def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
@@ -260,8 +260,8 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
         policy: the bandit, where the task was made for one that is not registered.
 
     Raises:
-        Fenced: the task's noise is not what its promise needs, or the bandit is another one.
-        InvalidValue: the task needs a bandit that was not given.
+        FencedError: the task's noise is not what its promise needs, or the bandit is another one.
+        InvalidValueError: the task needs a bandit that was not given.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
@@ -272,7 +272,7 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     spec = canonical.unpack(_PolicySpec, task.policy)
     source = spec.name if policy is None else policy
     if source is None:
-        raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
+        raise InvalidValueError("the task was made for a bandit of one's own; give it as policy")
     problem = unpacked(task.bandit, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
@@ -288,7 +288,7 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     )
     deployment = _build_deployment(source, problem, promise, spec, options)
     if deployment.task.data != task.data:
-        raise Fenced(
+        raise FencedError(
             "the task's numbers are not what its promise needs with this version of the program; "
             "nothing is drawn for it"
         )
@@ -328,7 +328,7 @@ def _build_deployment(
 
 
 def assembled(
-    made: Arranged,
+    made: ProtectedPolicy,
     problem: AnyProblem,
     guarantee: Guarantee,
     asked: Any,
@@ -400,7 +400,7 @@ def assembled(
 
 def _plan_phases(
     raw_policy: PhasePolicy, protection: Protection
-) -> tuple[Arranged, tuple[Phase, ...]]:
+) -> tuple[ProtectedPolicy, tuple[Phase, ...]]:
     """Plan phases whose groups are cohorts, all of them known before the first client.
 
     Groups have equal sizes, so that no release decides how many clients or coins a sum has
@@ -409,7 +409,7 @@ def _plan_phases(
     policy = raw_policy.evened()
     privatizers = protect(policy, protection, horizon=policy.problem.horizon)
     if ANSWERS not in privatizers:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{type(policy).__name__} asks nobody within {policy.problem.horizon} rounds: there is "
             "nothing to deploy; plan more rounds, or choose 'dpe'"
         )
@@ -417,12 +417,12 @@ def _plan_phases(
     phases = policy.phases(partial(mean_noise, privatizer))
     needs = [int(phase.clients) // policy.groups for phase in phases for _ in range(policy.groups)]
     if sum(needs) != sum(int(phase.clients) for phase in phases):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the {policy.groups} groups of {type(policy).__name__} have different sizes, which "
             "releases would decide; choose one whose groups are equal, such as 'pe'"
         )
     schedule = At(ends=tuple(itertools.accumulate(needs)))
-    return Arranged(
+    return ProtectedPolicy(
         policy=policy, privatizers={ANSWERS: privatizer.with_schedule(schedule)}
     ), phases
 
@@ -441,7 +441,7 @@ def _build_reward_rule(
         default=between("default", chosen_default, low, high, closed=True),
     )
     if reward.jitter_s and not reward.window_s:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"jitter_s is {jitter_s} and window_s is 0; only a window has a delay after it. Set "
             "`window_s`, or leave `jitter_s` out."
         )
@@ -450,30 +450,32 @@ def _build_reward_rule(
 
 def _protect_policy(
     source: str | AnyPolicy, problem: AnyProblem, protection: Protection, spec: _PolicySpec
-) -> Arranged:
+) -> ProtectedPolicy:
     if not isinstance(source, str):
         if not hasattr(source, "queries"):
-            raise InvalidValue(f"a {type(source).__name__} is no policy; give a name, or a policy")
+            raise InvalidValueError(
+                f"a {type(source).__name__} is no policy; give a name, or a policy"
+            )
         privatizers = protect(source, protection, horizon=problem.horizon)
-        return Arranged(policy=source, privatizers=privatizers)
+        return ProtectedPolicy(policy=source, privatizers=privatizers)
     entry = POLICIES[source]
     if protection.trust not in entry.trusts:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"trust is {protection.trust}; {source!r} runs under {', '.join(entry.trusts)}"
         )
     if not entry.deployable:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{source!r} is a paper's own version, for study alone; choose {source.split('@')[0]!r}"
         )
     mode: Any = one_of("mode", spec.mode, get_args(Mode))
-    return arrange(source, problem, protection, mode=mode, numbers=spec.numbers)
+    return build_protected(source, problem, protection, mode=mode, numbers=spec.numbers)
 
 
 def _check_deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:
     is_phased, is_context_free = isinstance(policy, PhasePolicy), isinstance(policy, ContextFree)
     is_population = isinstance(problem, PopulationProblem)
     if (is_population and not is_phased) or (is_context_free and not policy.queries):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{type(policy).__name__} hears {policy.feedback}; these roles decide among a user's "
             "own arms, ask for a loss, or go by phases: choose a policy such as 'linucb' for a "
             "Problem, 'ucb' for a ContextFreeProblem, 'dpe' for a PopulationProblem"
@@ -488,7 +490,7 @@ def _build_exact_noise(name: str, policy: AnyPolicy, privatizer: Privatizer) -> 
     if isinstance(privatizer.query, BoundedLoss) or not isinstance(
         privatizer, CohortSums | PrefixSums
     ):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name!r} is a fit to the records of many users, which somebody would have to keep "
             "between two releases; choose a policy that asks for sums alone, such as 'glm', or "
             "'glm-batched-sums' for batches behind a shuffler"
@@ -502,7 +504,7 @@ def _compute_cohort_sizes(privatizers: Mapping[str, Privatizer], horizon: int) -
     if schedules <= {Every()}:
         return ()
     if len(schedules) > 1 or not all(isinstance(schedule, At) for schedule in schedules):
-        raise InvalidValue(
+        raise InvalidValueError(
             "the bandit's queries are released at different times; choose one that asks for sums "
             "over the same users, such as 'linucb'"
         )
@@ -510,7 +512,7 @@ def _compute_cohort_sizes(privatizers: Mapping[str, Privatizer], horizon: int) -
     assert isinstance(schedule, At)
     ends = tuple(end for end in schedule.ends if end <= horizon)
     if not ends:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the first batch ends after {schedule.ends[:1]} users and the horizon is {horizon}: "
             "nothing would ever be released; plan more users"
         )
@@ -525,7 +527,7 @@ def _build_program(
         return _build_phased_program(policy)
     if isinstance(policy, ContextFree):
         return answering(policy, *privatizers.values())
-    if type(policy) is OwnSampling:
+    if type(policy) is DisjointSampling:
         return _build_disjoint_program(policy, problem)
     if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
         return Library()
@@ -553,24 +555,24 @@ def _build_program(
     )
 
 
-def _choose_weight_rule(policy: AnyPolicy, outlook: Outlook) -> int:
+def _choose_weight_rule(policy: AnyPolicy, outlook: NoiseInfo) -> int:
     """Return the rule by which surprises are reported, or 0."""
     if not isinstance(policy, SurprisedSampling):
         return 0
     if policy.weighs(outlook):
         return RULE
-    if isinstance(policy.query, Surprises):
-        raise InvalidValue(
+    if isinstance(policy.query, ResidualMoments):
+        raise InvalidValueError(
             "the bandit was built to report surprises, which are for reports that each have noise "
             "of their own; build it for the trust that is asked for, or give its name"
         )
     return 0
 
 
-def _build_disjoint_program(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
+def _build_disjoint_program(policy: DisjointSampling, problem: AnyProblem) -> DisjointModels:
     assert isinstance(problem, Problem)
     query = policy.query
-    return OwnModels(
+    return DisjointModels(
         dim=query.dim,
         arms=query.arms,
         norm=problem.norm,
@@ -589,7 +591,7 @@ def _build_phased_program(policy: PhasePolicy) -> Phased:
     problem = policy.problem
     first = Phase(number=1, pulls=1, first=0, clients=policy.groups)
 
-    def ask() -> Asked:
+    def ask() -> PhaseQuery:
         return policy.ask(
             jnp.zeros((problem.arms, problem.dim)), policy.init({}), first, noisy=True
         )
@@ -680,7 +682,9 @@ def _describe_device_noise(noise: Any, query: Any) -> wire.Noise:
                 center=statistic.center,
                 radius=statistic.radius,
             )
-    raise InvalidValue(f"{type(noise).__name__} has no form on the wire; choose another mechanism")
+    raise InvalidValueError(
+        f"{type(noise).__name__} has no form on the wire; choose another mechanism"
+    )
 
 
 def _describe_statistic(query: Any, grid_bits: int) -> wire.Statistic:

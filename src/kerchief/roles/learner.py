@@ -16,12 +16,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.compiling import compiled_quickly
-from kerchief.core.contracts import Clock, Outlook, Policy, Tree, does_newest_count
+from kerchief.core.contracts import Clock, NoiseInfo, Policy, Tree, does_newest_count
 from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
+from kerchief.roles.deployed_statistic import DeployedStatistic, build_statistics
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.desks import Desk, desks_of
-from kerchief_wire.errors import Fenced, InvalidValue
+from kerchief_wire.errors import FencedError, InvalidValueError
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 from kerchief_wire.task import Task
@@ -59,13 +59,13 @@ class _Sum:
         )
 
 
-class Follower(abc.ABC):
+class ReleaseConsumer(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
 
     def __init__(self, made: Deployment) -> None:
         """Prepare the first release."""
         self.made, self.users = made, 0
-        self._followed = Followed(last=made.task.id)
+        self._followed = ReadPosition(last=made.task.id)
         self._version, self._chain = -1, (0, bytes(32))
         self._model: Model
 
@@ -86,12 +86,12 @@ class Follower(abc.ABC):
         """Take releases in, and post a model if it is time.
 
         Args:
-            payloads: releases as the middle serves them; those that are known are passed over.
+            payloads: releases as the aggregator serves them; those that are known are passed over.
             length: of the chain that they come from.
             head: of that chain.
 
         Raises:
-            Fenced: a release is missing, or of another task.
+            FencedError: a release is missing, or of another task.
         """
         self._chain = (length, head)
         for release in next_releases(self.made.task, self._followed, payloads):
@@ -105,8 +105,9 @@ class Follower(abc.ABC):
     def restart(self) -> None:
         """Discard what was learned, before the first release of a task that begins again.
 
-        The first such release does so too (`Middle.renew`): until it comes, this posts the first
-        model in place of one that strangers spoiled. The next release must be of the first cohort.
+        The first such release does so too (`Aggregator.renew`): until it comes, this posts the
+        first model in place of one that strangers spoiled. The next release must be of the first
+        cohort.
         """
         self.users, self._followed.first = 0, self._followed.count
         self._begin_state()
@@ -140,7 +141,7 @@ class Follower(abc.ABC):
 
 
 @double_precision
-class Learner(Follower):
+class Learner(ReleaseConsumer):
     """Keeps the policy's state and posts its model.
 
     It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
@@ -161,7 +162,7 @@ class Learner(Follower):
         super().__init__(made)
         # Its numbers go to the device once, not with every call.
         self._policy: Policy = jax.device_put(made.by_totals)
-        self._desks = desks_of(made)
+        self._desks = build_statistics(made)
         outlook = {name: privatizer.outlook for name, privatizer in made.privatizers.items()}
         self._outlook = tuple(outlook.items())
         self._choosy = type(self._policy).due is not Policy.due
@@ -206,7 +207,7 @@ class Learner(Follower):
             self._state = _update_state(self._policy, self._state, *self._waiting.take_rows())
 
     def _add_release(
-        self, desk: Desk, sums: _Sum, release: Release, total: NDArray[np.int64]
+        self, desk: DeployedStatistic, sums: _Sum, release: Release, total: NDArray[np.int64]
     ) -> _Sum:
         if desk.running:
             # Of all users of the epoch: what came before it is a constant.
@@ -297,7 +298,7 @@ class _Waiting:
 
 
 @dataclasses.dataclass
-class Followed:
+class ReadPosition:
     """Where a learner stands among a task's releases.
 
     Attributes:
@@ -311,11 +312,13 @@ class Followed:
     first: int = 0
 
 
-def next_releases(task: Task, position: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:
+def next_releases(
+    task: Task, position: ReadPosition, payloads: Iterable[bytes]
+) -> Iterator[Release]:
     """Yield the releases of a task that a learner has not read, in their order.
 
     Raises:
-        Fenced: one is missing, does not follow those that are known, or is of another task.
+        FencedError: one is missing, does not follow those that are known, or is of another task.
     """
     for payload in payloads:
         release = Release.read(payload)
@@ -323,18 +326,22 @@ def next_releases(task: Task, position: Followed, payloads: Iterable[bytes]) -> 
             continue
         users = release.users
         if release.number != position.count or len(release.total) != task.size:
-            raise Fenced(f"release {release.number} came where {position.count} was due; ask again")
+            raise FencedError(
+                f"release {release.number} came where {position.count} was due; ask again"
+            )
         if release.previous != position.last:
-            raise Fenced(
-                f"release {release.number} follows others than this learner has seen; the middle "
-                "was rolled back: begin a new learner from all of its releases"
+            raise FencedError(
+                f"release {release.number} follows others than this learner has seen; the "
+                "aggregator was rolled back: begin a new learner from all of its releases"
             )
         if release.cohort >= task.cohorts or users != task.need(release.cohort):
-            raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
+            raise FencedError(f"release {release.number} is of {users} users, not of a full cohort")
         if release.cohort == 0:
             position.first = release.number
         if release.cohort != release.number - position.first:
-            raise Fenced(f"release {release.number} is of cohort {release.cohort}, out of order")
+            raise FencedError(
+                f"release {release.number} is of cohort {release.cohort}, out of order"
+            )
         position.count, position.last = position.count + 1, hashlib.sha256(payload).digest()
         yield release
 
@@ -353,14 +360,16 @@ class Form:
         """Read a posted model in the form of the policy.
 
         Raises:
-            InvalidValue: it has other arrays.
+            InvalidValueError: it has other arrays.
         """
         shapes = {name: (array.dtype, array.shape) for name, array in self._leaves.items()}
         received = {
             name: (np.dtype(array.dtype), array.shape) for name, array in model.arrays.items()
         }
         if received != shapes:
-            raise InvalidValue("the model's arrays are not those of this policy; read it again")
+            raise InvalidValueError(
+                "the model's arrays are not those of this policy; read it again"
+            )
         return jax.tree.unflatten(self._structure, [model[name] for name in self._leaves])
 
 
@@ -370,13 +379,13 @@ def _flatten_by_path(tree: Tree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _begin_sum(desk: Desk) -> _Sum:
+def _begin_sum(desk: DeployedStatistic) -> _Sum:
     zero = np.zeros(desk.wire.size)
     return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
 
 
 @partial(jax.jit, static_argnums=1)
-def _init(policy: Policy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+def _init(policy: Policy, outlook: tuple[tuple[str, NoiseInfo], ...]) -> Tree:
     return policy.init(dict(outlook))
 
 

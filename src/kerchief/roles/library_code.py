@@ -14,7 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
 from kerchief.roles.deployment import Deployment
@@ -37,7 +37,7 @@ class LibraryCode:
         """The arm that the policy plays; a new number of arms is compiled once."""
         arms, dim = self._deployment.problem.arms, self._deployment.problem.dim
         if rows.shape[1] != dim or len(rows) > arms:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"there are {len(rows)} arms of {rows.shape[1]} features; the task takes up to "
                 f"{arms} arms of {dim}"
             )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
@@ -23,7 +23,7 @@ _NORMALS = 1 << 20
 _LARGEST_FLOAT_INT = 2**53
 
 
-class Pooled:
+class PooledGaussian:
     """A discrete Gaussian drawn thousands at a time: the same law for a fraction of the cost.
 
     The noise does not depend on the data, so it may be drawn before there is any; as a side effect
@@ -31,7 +31,8 @@ class Pooled:
     the noise off again: it is in no copy, pickle or message, a forked child throws its inherited
     pool away, and every number is handed out once.
 
-    >>> noise = Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
+    >>> noise = PooledGaussian(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0,
+    ...     dimension=2))
     >>> noise.add([0.25, -0.5]) % 2**-10
     array([0., 0.])
     >>> noise
@@ -81,13 +82,15 @@ class Pooled:
             stream: nothing; a pool is filled from the operating system alone.
 
         Raises:
-            InvalidValue: a stream was given, or the vector or the sum does not fit the grid.
+            InvalidValueError: a stream was given, or the vector or the sum does not fit the grid.
         """
         steps = self._noise.prepare(vector)
         total: NDArray[np.float64] = steps + self.draw(stream)[0] * self._noise.grid
         # Both terms are whole grid steps: below 2**53 of them the sum has no rounding.
         if not (np.abs(total) < _LARGEST_FLOAT_INT * self._noise.grid).all():
-            raise InvalidValue("the noisy vector has 2**53 or more grid steps; no float64 holds it")
+            raise InvalidValueError(
+                "the noisy vector has 2**53 or more grid steps; no float64 holds it"
+            )
         return total
 
     def event(self) -> events.DiscreteGaussian:
@@ -98,10 +101,10 @@ class Pooled:
         """Draw the noise of so many calls of `add`, in grid steps, one row each.
 
         Raises:
-            InvalidValue: a stream was given.
+            InvalidValueError: a stream was given.
         """
         if stream is not None:
-            raise InvalidValue("a pool of noise was given a stream; it takes none")
+            raise InvalidValueError("a pool of noise was given a stream; it takes none")
         with self._lock:
             if self._next + rows > len(self._rows) or self._owner != os.getpid():
                 self._fill(rows)
@@ -119,20 +122,20 @@ class Pooled:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild a copy with an empty pool of its own."""
-        return Pooled, (self._noise,)
+        return PooledGaussian, (self._noise,)
 
     def __repr__(self) -> str:
         """The noise's public parameters."""
         return f"Pooled({self._noise!r})"
 
 
-class ListedAhead:
+class CandidatePool:
     """Candidates drawn for many reports at once: the same law, and each list used once.
 
     Anyone may know them (`shortlist.md`, `compass.md`). A forked child throws those away that it
     inherited, and a copy has none, so no two reports are made from one list.
 
-    >>> ListedAhead()(3, 2, os.urandom).shape
+    >>> CandidatePool()(3, 2, os.urandom).shape
     (3, 2)
     """
 
@@ -154,17 +157,17 @@ class ListedAhead:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild a copy without candidates."""
-        return ListedAhead, ()
+        return CandidatePool, ()
 
 
 def pooled(noise: Any) -> Any:
     """Draw exact noise in bulk, for a bandit in one process that lives in memory alone.
 
-    A pool survives in a machine that is cloned while it runs, so a middle on disk has none.
+    A pool survives in a machine that is cloned while it runs, so an aggregator on disk has none.
     """
     match noise:
         case ExactGaussian():
-            return Pooled(noise)
+            return PooledGaussian(noise)
         case ExactContinualNoise():
             return dataclasses.replace(noise, seeds=tuple(map(pooled, noise.seeds)))
     return noise

@@ -1,8 +1,8 @@
 """The learner of a bandit that goes by phases: posts what a phase plays and asks.
 
-Devices `join` a group of the phase that is posted, the `Middle` releases each group's total once,
-and this learner takes in the totals of a phase together. It is the mathematics of the simulation
-(`simulation.phases`) with real clients; proof note: `population.md`.
+Devices `join` a group of the phase that is posted, the `Aggregator` releases each group's total
+once, and this learner takes in the totals of a phase together. It is the mathematics of the
+simulation (`simulation.phases`) with real clients; proof note: `population.md`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.contracts import NoiseInfo, Tree
 from kerchief.core.contracts import Release as Total
-from kerchief.core.errors import InvalidValue
-from kerchief.core.phases import Asked, Phase, PhasePolicy, learn
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.phases import Phase, PhasePolicy, PhaseQuery, learn
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.validate import real_array
+from kerchief.roles.deployed_statistic import build_statistics
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.desks import desks_of
-from kerchief.roles.learner import Follower
+from kerchief.roles.learner import ReleaseConsumer
 from kerchief_wire.report import Release
 
 # Whoever scales actions in single precision may be a little outside.
@@ -33,7 +33,7 @@ _SLACK = 1 + 1e-6
 
 
 @double_precision
-class PopulationLearner(Follower):
+class PopulationLearner(ReleaseConsumer):
     """Keeps the policy's state, and posts what the present phase plays and asks.
 
     It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
@@ -50,24 +50,24 @@ class PopulationLearner(Follower):
 
     >>> from kerchief.privacy.guarantee import Guarantee, Trust
     >>> from kerchief.roles.deployment import deploy
-    >>> from kerchief.roles.middle import Middle
+    >>> from kerchief.roles.aggregator import Aggregator
     >>> from kerchief.stores.sqlite import SQLiteStore
     >>> from kerchief_device import Device
     >>> facts = PopulationProblem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0,
     ...                           horizon=1000, clients=600, spread=0.1)
     >>> promise = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust.CENTRAL)
     >>> made = deploy(policy="dpe", problem=facts, guarantee=promise, window_s=0)
-    >>> middle = Middle(made, store=SQLiteStore.memory())
+    >>> aggregator = Aggregator(made, store=SQLiteStore.memory())
     >>> learner = PopulationLearner(made, [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
     >>> while not learner.done:
-    ...     status = middle.status()
+    ...     status = aggregator.status()
     ...     for _ in range(made.task.need(status.label)):
     ...         client = Device(made.task)
     ...         place = client.join(learner.model, status)
     ...         _ = client.reward(place.id, [{0: 0.9, 1: 0.1, 2: 0.6}[x] for x in place.atoms])
-    ...         _ = middle.take([client.report(place.id, status)])
+    ...         _ = aggregator.take([client.report(place.id, status)])
     ...         client.arrived(place.id)
-    ...     learner.follow(middle.releases(learner.releases))
+    ...     learner.follow(aggregator.releases(learner.releases))
     >>> learner.shares.tolist()
     [1.0, 0.0, 0.0]
     """
@@ -80,12 +80,12 @@ class PopulationLearner(Follower):
             features: of the public actions, one per row, within the problem's bounds.
 
         Raises:
-            InvalidValue: the bandit has no phases, or the actions are not the problem's.
+            InvalidValueError: the bandit has no phases, or the actions are not the problem's.
         """
         super().__init__(made)
         self._policy = made.by_phases
         self._features = _actions(self._policy.problem, features)
-        (self._desk,) = desks_of(made)
+        (self._desk,) = build_statistics(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
         self._outlook = tuple(outlook.items())
@@ -135,12 +135,12 @@ class PopulationLearner(Follower):
             noise=jnp.asarray(noise, jnp.float64),
         )
 
-    def _ask(self) -> Asked:
+    def _ask(self) -> PhaseQuery:
         phase = _traced(self.made.phases[self.phase])
-        asked: Asked = _ask(self._policy, self._features, self.state, phase, self._noisy)
+        asked: PhaseQuery = _ask(self._policy, self._features, self.state, phase, self._noisy)
         return asked
 
-    def _begin(self, asked: Asked) -> None:
+    def _begin(self, asked: PhaseQuery) -> None:
         """Post a phase, unless it would last longer than there are rounds."""
         lasts = int(np.asarray(asked.rounds))
         if not self.done and self.rounds + lasts > self._policy.problem.horizon:
@@ -161,13 +161,13 @@ def _actions(problem: PopulationProblem, features: ArrayLike) -> Array:
     """The public actions, checked."""
     given = real_array("features", features)
     if given.shape != (problem.arms, problem.dim):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"features have shape {given.shape}; the problem has {problem.arms} actions of "
             f"{problem.dim} numbers"
         )
     longest = float(np.linalg.norm(given, axis=1).max())
     if not longest <= problem.norm * _SLACK:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"an action's norm is {longest:g}; it must be at most {problem.norm:g}: scale them"
         )
     return jnp.asarray(given, jnp.float64)
@@ -179,12 +179,14 @@ def _traced(phase: Phase) -> Any:
 
 
 @partial(jax.jit, static_argnums=1)
-def _init(policy: PhasePolicy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+def _init(policy: PhasePolicy, outlook: tuple[tuple[str, NoiseInfo], ...]) -> Tree:
     return policy.init(dict(outlook))
 
 
 @partial(jax.jit, static_argnums=4)
-def _ask(policy: PhasePolicy, features: Array, state: Tree, phase: Phase, noisy: bool) -> Asked:
+def _ask(
+    policy: PhasePolicy, features: Array, state: Tree, phase: Phase, noisy: bool
+) -> PhaseQuery:
     return policy.ask(features, state, phase, noisy=noisy)
 
 

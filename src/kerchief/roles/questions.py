@@ -28,21 +28,21 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Outlook, Stops, Tree
+from kerchief.core.contracts import NoiseInfo, Stops, Tree
 from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import between, whole
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.roles.admission import Admission, Client, Places, read_client
+from kerchief.roles.aggregator import Aggregator
 from kerchief.roles.context_free import unit_of
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.middle import Middle
 from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
 from kerchief.stores.store import Question as Stored
 from kerchief.stores.witness import Witness
 from kerchief_device.samplers import Randomness
 from kerchief_wire import canonical
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import FencedError, RejectedError
 from kerchief_wire.model import Numbers, Question
 from kerchief_wire.report import Report
 
@@ -71,7 +71,7 @@ class Answer:
     numbers: Numbers
 
 
-class Asker(Middle):
+class Asker(Aggregator):
     """Proposes actions, takes answers in, and names what it would choose.
 
     It is blind to users: a report is all that it gets, and that is safe to publish. Any number of
@@ -124,9 +124,9 @@ class Asker(Middle):
             clock: seconds since 1970.
 
         Raises:
-            BudgetExceeded: the promise does not pay for the noise; nothing was begun.
-            Fenced: the store is not as it was last seen, or its task is another one.
-            InvalidValue: the task is for another role.
+            BudgetExceededError: the promise does not pay for the noise; nothing was begun.
+            FencedError: the store is not as it was last seen, or its task is another one.
+            InvalidValueError: the task is for another role.
         """
         super().__init__(made, store=store, witness=witness, source=source, admission=admission)
         self._mind = _Mind(made, source)
@@ -146,8 +146,8 @@ class Asker(Middle):
             all users that were paid for, or has stopped, or where the client may have no more.
 
         Raises:
-            InvalidValue: the clock gives no finite number.
-            Refused: the client is not admitted, or had all questions that it may have.
+            InvalidValueError: the clock gives no finite number.
+            RejectedError: the client is not admitted, or had all questions that it may have.
         """
         # A store holds no numbers beyond 64 bits.
         count = min(whole("count", count), self.task.horizon)
@@ -238,19 +238,19 @@ class Asker(Middle):
         self,
         at: Transaction,
         row: Row,
-        read: Sequence[Report | Refused],
+        read: Sequence[Report | RejectedError],
         clients: Sequence[bytes | None],
-    ) -> tuple[tuple[Refused | None, ...], Row]:
+    ) -> tuple[tuple[RejectedError | None, ...], Row]:
         """Close each report's question; what was asked and answered is released at once.
 
         Clients were counted as they were asked.
         """
         self._follow(at, row)
         before = row.releases
-        answers: list[Refused | None] = []
+        answers: list[RejectedError | None] = []
         for one in read:
             question = at.question(one.id) if isinstance(one, Report) else None
-            refused = one if isinstance(one, Refused) else self._why_not(one, row, question)
+            refused = one if isinstance(one, RejectedError) else self._why_not(one, row, question)
             answers.append(refused)
             if isinstance(one, Report) and question and not refused and question.state == "asked":
                 at.answered(one.id, one.id)
@@ -260,16 +260,18 @@ class Asker(Middle):
             at.change(row)
         return tuple(answers), row
 
-    def _why_not(self, one: Report, row: Row, question: Stored | None) -> Refused | None:
+    def _why_not(self, one: Report, row: Row, question: Stored | None) -> RejectedError | None:
         """Why a report counts for nothing; a repeated one has counted already."""
         if one.epoch != row.epoch:
-            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
+            return RejectedError(
+                "epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now"
+            )
         if question is None:
-            return Refused("question", "nobody was asked this question")
+            return RejectedError("question", "nobody was asked this question")
         if question.state == "expired":
-            return Refused("question", "the answer is late; someone else was asked")
+            return RejectedError("question", "the answer is late; someone else was asked")
         if question.state == "asked" and self._mind.stopped:
-            return Refused("over", "the bandit knows enough")
+            return RejectedError("over", "the bandit knows enough")
         return None
 
 
@@ -326,7 +328,7 @@ class _Mind:
     def learn(self, answer: Answer) -> None:
         """Take in the next answer."""
         if answer.number != self.count:
-            raise Fenced(f"answer {answer.number} came where {self.count} was due; read again")
+            raise FencedError(f"answer {answer.number} came where {self.count} was due; read again")
         numbers = answer.numbers.array.astype(np.int64)
         report = self._noise.estimate(numbers, users=1, label=0) / self._unit
         memo = jax.tree.unflatten(self._form, [leaf.array for leaf in answer.memo])
@@ -347,7 +349,7 @@ def _payload(number: int, question: Stored, report: Report) -> bytes:
 
 
 @partial(jax.jit, static_argnums=1)
-def _init(policy: ContextFree, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+def _init(policy: ContextFree, outlook: tuple[tuple[str, NoiseInfo], ...]) -> Tree:
     return policy.init(dict(outlook))
 
 

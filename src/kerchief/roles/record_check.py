@@ -14,10 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_wire.errors import Refused
+from kerchief_wire.errors import RejectedError
 from kerchief_wire.noise import Floats, Statistic, Wholes
 from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist, OwnModels, Program, Task
+from kerchief_wire.task import Answering, DisjointModels, Optimist, Program, Task
 
 Verdicts: TypeAlias = NDArray[np.bool_]
 _Test: TypeAlias = Callable[[Floats], Verdicts]
@@ -58,7 +58,9 @@ class RecordCheck:
                 verdicts[rows] &= test(numbers[rows, part].astype(np.float64))
         return verdicts
 
-    def refuse_forgeries(self, reports: list[Report | Refused]) -> list[Report | Refused]:
+    def refuse_forgeries(
+        self, reports: list[Report | RejectedError]
+    ) -> list[Report | RejectedError]:
         """Put a refusal in the place of each report that no record could have made."""
         rows = [report.numbers for report in reports if isinstance(report, Report)]
         if not rows or not self._tests:
@@ -68,9 +70,9 @@ class RecordCheck:
         if verdicts.all():
             return reports
         verdict = iter(verdicts.tolist())
-        refusal = Refused("bounds", "no record within the task's bounds gives this report")
+        refusal = RejectedError("bounds", "no record within the task's bounds gives this report")
         return [
-            report if isinstance(report, Refused) or next(verdict) else refusal
+            report if isinstance(report, RejectedError) or next(verdict) else refusal
             for report in reports
         ]
 
@@ -79,7 +81,7 @@ def _test_for(program: Program, noise: Statistic) -> _Test:
     match program:
         case Optimist(reweighed=0):
             return _Moments(program, noise).test
-        case OwnModels():
+        case DisjointModels():
             return _Blocks(program, noise).test
         case Answering():
             return _interval(program, noise)
@@ -190,7 +192,7 @@ class _Moments:
 class _Blocks:
     """The test of one arm's (y u, w u), and the pool h z zᵀ; u is z, then the lever."""
 
-    def __init__(self, program: OwnModels, noise: Statistic) -> None:
+    def __init__(self, program: DisjointModels, noise: Statistic) -> None:
         """Compute the bounds, in units of the grid."""
         self._program, self._slack = program, _slack(noise)
         self._unit = math.ldexp(program.weight, noise.grid_bits)

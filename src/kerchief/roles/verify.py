@@ -8,17 +8,17 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from kerchief.core.errors import Fenced, InvalidValue
+from kerchief.core.errors import FencedError, InvalidValueError
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.review import Review
-from kerchief.roles.books import Books, Drawn
+from kerchief.roles.audit_log import AuditLog, Draw
 from kerchief.roles.deployment import deployed
 from kerchief.stores import open_store
 from kerchief_wire.chain import Line, imported
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verified:
+class Verification:
     """A chain that is whole, pays for what it draws, and keeps its promise or does not.
 
     Attributes:
@@ -26,7 +26,7 @@ class Verified:
         review: what the worst-off user was charged, by two accountants.
     """
 
-    books: Books
+    books: AuditLog
     review: Review
 
 
@@ -36,7 +36,7 @@ def verify(
     policy: AnyPolicy | None = None,
     visits: int = 1,
     head: str | None = None,
-) -> Verified:
+) -> Verification:
     """Recompute everything that a chain claims.
 
     Args:
@@ -46,13 +46,13 @@ def verify(
         head: the last hash that was kept elsewhere; the chain must contain it.
 
     Raises:
-        Fenced: a line is missing or changed, noise was not paid for, or the head is not there.
+        FencedError: a line is missing or changed, noise was not paid for, or the head is not there.
     """
-    books = Books.of(lines)
+    books = AuditLog.of(lines)
     books.check(deployed(books.task, policy=policy))
     if head is not None and head not in {line.hash.hex() for line in lines}:
-        raise Fenced(f"the chain does not contain the head {head[:16]}...; it lost a line")
-    return Verified(books=books, review=books.review(visits))
+        raise FencedError(f"the chain does not contain the head {head[:16]}...; it lost a line")
+    return Verification(books=books, review=books.review(visits))
 
 
 def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
@@ -62,34 +62,36 @@ def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
         place: a folder of a `Bandit`, a store (a file or a URL), or an exported chain.
 
     Raises:
-        InvalidValue: there is no chain.
+        InvalidValueError: there is no chain.
     """
     path = Path(place)
     if path.is_file() and not path.read_bytes()[:16].startswith(b"SQLite format 3"):
         return imported(path.read_bytes()), None
     is_present = "://" in place or path.exists()
     if not is_present:
-        raise InvalidValue(f"{place} is not there; give a bandit's folder, a store or a chain")
-    store = open_store(str(path / "middle.db") if path.is_dir() else place)
+        raise InvalidValueError(f"{place} is not there; give a bandit's folder, a store or a chain")
+    store = open_store(str(path / "aggregator.db") if path.is_dir() else place)
     try:
         tasks = store.tasks()
         if len(tasks) != 1:
-            raise InvalidValue(f"{place} holds {len(tasks)} tasks; export the chain of one of them")
+            raise InvalidValueError(
+                f"{place} holds {len(tasks)} tasks; export the chain of one of them"
+            )
         with store.read(tasks[0]) as at:
             return tuple(at.lines()), tuple(at.releases(0, 2**31))
     finally:
         store.close()
 
 
-def check_releases(books: Books, releases: Sequence[bytes]) -> None:
+def check_releases(books: AuditLog, releases: Sequence[bytes]) -> None:
     """See that the releases are those that the chain says were drawn.
 
     Raises:
-        Fenced: one of them is another one.
+        FencedError: one of them is another one.
     """
     draws = bool(books.task.needs) or books.task.trust == "joint"
     if draws and len(releases) != len(books.drawn):
-        raise Fenced(
+        raise FencedError(
             f"there are {len(releases)} releases and {len(books.drawn)} draws on the chain"
         )
     payloads = [
@@ -98,13 +100,13 @@ def check_releases(books: Books, releases: Sequence[bytes]) -> None:
     check_payloads(books.drawn, payloads)
 
 
-def check_payloads(drawn: Sequence[Drawn], payloads: Sequence[bytes]) -> None:
+def check_payloads(drawn: Sequence[Draw], payloads: Sequence[bytes]) -> None:
     """See that releases are those that draws name, one for each of them.
 
     Raises:
-        Fenced: one of them is missing, or another one.
+        FencedError: one of them is missing, or another one.
     """
     names = [hashlib.sha256(payload).digest() for payload in payloads]
     for draw, name in itertools.zip_longest(drawn, names[: len(drawn)]):
         if draw.payload != name:
-            raise Fenced(f"release {draw.release} is not the one that was drawn")
+            raise FencedError(f"release {draw.release} is not the one that was drawn")

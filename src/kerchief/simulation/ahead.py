@@ -15,10 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import Clock, Foreseen, Tree
+from kerchief.core.contracts import Clock, PrecomputableContexts, Tree
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.core.struct import struct
-from kerchief.environments.ahead import Handed, Offer, can_be_handed, offered
+from kerchief.environments.ahead import (
+    PrecomputedContexts,
+    PrecomputedTruth,
+    can_be_handed,
+    offered,
+)
 from kerchief.simulation.loop import Replicate, Scene, begin_in, play_rounds
 
 # The most numbers that are drawn at once, which should stay in a cache, and how many are few: where
@@ -31,11 +36,11 @@ _USUAL_ROUNDS, _MOST_ROUNDS = 128, 2048
 class Source:
     """What arms are drawn from."""
 
-    environment: Foreseen
+    environment: PrecomputableContexts
     seed: Array
 
 
-def is_foreseen(environment: object) -> TypeGuard[Foreseen]:
+def is_foreseen(environment: object) -> TypeGuard[PrecomputableContexts]:
     """Whether arms are drawn ahead of time here: on a processor, in worlds that allow it.
 
     An accelerator draws those of a whole block at once, and several devices have replicates each.
@@ -63,17 +68,19 @@ def begin_ahead(scene: Scene, replicates: Array, truths: Tree) -> Replicate:
 
 
 @partial(jax.jit, inline=True)
-def _draw_offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Offer:
+def _draw_offers(
+    source: Source, replicates: Array, truths: Tree, round: Array
+) -> PrecomputedContexts:
     """What users of one round may choose from; traced once, for its shape and for what draws it."""
 
-    def offer(replicate: Array, truth: Tree) -> Offer:
+    def offer(replicate: Array, truth: Tree) -> PrecomputedContexts:
         at = Stream.of(seed=source.seed, replicate=replicate).at(ARMS, round=round)
         return offered(source.environment, truth, Clock(round=round, since={}), at)
 
     return jax.vmap(offer)(replicates, truths)
 
 
-def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> Offer:
+def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> PrecomputedContexts:
     """Room for what users may choose from in so many rounds as are drawn at once."""
     shapes = jax.eval_shape(_draw_offers, source, replicates, truths, jnp.int32(0))
     numbers: int = sum(leaf.size for leaf in jax.tree.leaves(shapes))
@@ -81,7 +88,7 @@ def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> Offer:
     rounds = min(_MOST_ROUNDS, max(_USUAL_ROUNDS, small))
     rows = max(1, min(rounds, _MOST_NUMBERS // numbers))
     # From the host: nothing is compiled for it.
-    room: Offer = jax.tree.map(
+    room: PrecomputedContexts = jax.tree.map(
         lambda shape: jnp.array(np.zeros((rows, *shape.shape), shape.dtype)), shapes
     )
     return room
@@ -89,29 +96,36 @@ def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> Offer:
 
 @partial(jax.jit, donate_argnames="room")
 def draw(
-    source: Source, replicates: Array, truths: Tree, room: Offer, start: Array, length: Array
-) -> Offer:
+    source: Source,
+    replicates: Array,
+    truths: Tree,
+    room: PrecomputedContexts,
+    start: Array,
+    length: Array,
+) -> PrecomputedContexts:
     """What users may choose from in `length` rounds from round `start` on, in place of the last."""
 
-    def draw_round(i: Array, block: Offer) -> Offer:
+    def draw_round(i: Array, block: PrecomputedContexts) -> PrecomputedContexts:
         offers = _draw_offers(source, replicates, truths, start + i)
-        filled_block: Offer = jax.tree.map(lambda rows, offer: rows.at[i].set(offer), block, offers)
+        filled_block: PrecomputedContexts = jax.tree.map(
+            lambda rows, offer: rows.at[i].set(offer), block, offers
+        )
         return filled_block
 
-    block: Offer = jax.lax.fori_loop(0, length, draw_round, room)
+    block: PrecomputedContexts = jax.lax.fori_loop(0, length, draw_round, room)
     return block
 
 
 @partial(jax.jit, donate_argnames="carry")
 def play_ahead(
-    scene: Scene, carry: Replicate, offers: Offer, start: Array, length: Array
+    scene: Scene, carry: Replicate, offers: PrecomputedContexts, start: Array, length: Array
 ) -> Replicate:
     """Play `length` rounds from round `start` on, with the offers that were drawn for them."""
     truth = carry.world
 
-    def hand_out(round: Array) -> Handed:
-        offer: Offer = jax.tree.map(lambda rows: rows[round - start], offers)
-        return Handed(truth=truth, offer=offer)
+    def hand_out(round: Array) -> PrecomputedTruth:
+        offer: PrecomputedContexts = jax.tree.map(lambda rows: rows[round - start], offers)
+        return PrecomputedTruth(truth=truth, offer=offer)
 
     carry = play_rounds(scene, dataclasses.replace(carry, world=None), start, length, hand_out)
     return dataclasses.replace(carry, world=truth)

@@ -18,17 +18,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import (
+    AdaptiveAdversary,
     Arms,
     Clock,
     Environment,
-    Judges,
-    Knows,
-    Opposes,
+    HasBestAction,
+    HasBestArm,
+    OmniscientAdversary,
+    Oracle,
     Policy,
-    Reacts,
     Recommends,
     Release,
-    Singles,
     Stops,
     Tree,
     does_newest_count,
@@ -104,7 +104,7 @@ def _begin(scene: Scene, replicates: Array) -> Replicate:
 def begin_in(scene: Scene, replicate: Array, world: Tree) -> Replicate:
     """One replicate before its first round, in its world."""
     fields = dict(vars(scene.bandit.begin()))
-    if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
+    if isinstance(scene.policy, Oracle) and isinstance(scene.environment, HasBestArm):
         fields["model"] = scene.policy.told(scene.environment.single(world))
     earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
     return Replicate(
@@ -204,7 +204,11 @@ def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
     are left out of a block, once a model is posted, cost most.
     """
     policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, longest
-    if size == 1 or isinstance(world, Opposes | Reacts) or isinstance(policy, Stops):
+    if (
+        size == 1
+        or isinstance(world, OmniscientAdversary | AdaptiveAdversary)
+        or isinstance(policy, Stops)
+    ):
         return 1
     schedules = {name: privatizer.schedule for name, privatizer in scene.privatizers.items()}
     if policy.feedback != "totals" or any(isinstance(s, OnDemand) for s in schedules.values()):
@@ -317,7 +321,7 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
     regret = world.regret(carry.world, arms, action, clock)
     carry = bandit.learn(carry, arms, action, reward, round, root)
-    if isinstance(world, Reacts):
+    if isinstance(world, AdaptiveAdversary):
         reacted = world.reacted(carry.world, action, clock)
         carry = dataclasses.replace(carry, world=reacted)
     if going is not True:
@@ -334,7 +338,7 @@ def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
     """What this round's user may choose from; an adversary foresees the choice, coins and all."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock, at = bandit.clock(carry, round), root.at(ARMS, round=round)
-    if not isinstance(world, Opposes):
+    if not isinstance(world, OmniscientAdversary):
         return world.arms(carry.world, clock, at)
     return world.opposed(
         carry.world, clock, at, lambda arms: bandit.act(carry.model, arms, clock, root)
@@ -345,7 +349,7 @@ def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
 def judge(scene: Scene, carry: Replicate) -> Array | None:
     """Whether each replicate names the best action; None where nobody names one."""
     policy, world = scene.policy, scene.environment
-    if not (isinstance(policy, Recommends) and isinstance(world, Judges)):
+    if not (isinstance(policy, Recommends) and isinstance(world, HasBestAction)):
         return None
     return jax.vmap(
         lambda replicate: world.right(replicate.world, policy.recommend(replicate.state))

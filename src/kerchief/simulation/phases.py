@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Release, Tree
-from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy, learn
+from kerchief.core.contracts import Clock, NoiseInfo, Release, Tree
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery, learn
 from kerchief.core.random import AGGREGATOR, DEVICE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
@@ -28,7 +28,7 @@ from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.devices import on_all_devices
-from kerchief.simulation.recorder import Played, Recorder
+from kerchief.simulation.recorder import Recorder, UnsettledRun
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
 
 def _begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
     noisy = scene.privatizer is not None and scene.privatizer.outlook.noisy
-    outlook = {name: Outlook(noisy=noisy) for name in scene.policy.queries}
+    outlook = {name: NoiseInfo(noisy=noisy) for name in scene.policy.queries}
 
     def begin_one(replicate: Array) -> PhaseReplicate:
         zero = jnp.float64(0)
@@ -194,7 +194,7 @@ def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplic
     return after
 
 
-def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, design: Asked) -> Release:
+def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, design: PhaseQuery) -> Release:
     """Ask the clients of a phase, in blocks, and release the total of each group's answers."""
     policy, privatizer = scene.policy, scene.protection
     world, groups = carry.world, policy.groups
@@ -242,7 +242,7 @@ def play_phases(
     seed: int,
     rounds: NDArray[np.int64],
     recorder: Recorder,
-) -> Played:
+) -> UnsettledRun:
     """Play all phases until every replicate is done, then the rounds that are left.
 
     The plays of a phase are interleaved, so regret grows evenly within it, up to one play per
@@ -271,7 +271,7 @@ def play_phases(
     recorder.tick(horizon)
     releases = np.asarray(carry.releases, np.int64)
     covered = sum(int(phase.clients) for phase in phases[: int(releases.max())])
-    return Played(
+    return UnsettledRun(
         regret=_interpolate_regret(np.stack(ends), np.stack(regret), rounds),
         releases=dict.fromkeys(privatizers, releases),
         users=covered,

@@ -21,7 +21,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recorded:
+class RunRecord:
     """What is read off a simulation.
 
     Attributes:
@@ -43,7 +43,7 @@ class Recorded:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Played(Recorded):
+class UnsettledRun(RunRecord):
     """What was played, before it is settled.
 
     Attributes:

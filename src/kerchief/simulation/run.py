@@ -15,8 +15,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment, Foreseen, Knows, Policy, Singles, Stops
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import (
+    Environment,
+    HasBestArm,
+    Oracle,
+    Policy,
+    PrecomputableContexts,
+    Stops,
+)
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem
@@ -41,14 +48,14 @@ from kerchief.simulation.ahead import (
 )
 from kerchief.simulation.loop import Replicate, Scene, begin, judge, longest_block, play_segments
 from kerchief.simulation.phases import phases_of, play_phases
-from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
+from kerchief.simulation.recorder import Progress, Recorder, RunRecord, UnsettledRun, ticks_of
 
 AnyEnvironment: TypeAlias = Environment | Population
 """A world that is met round by round, or a population, which is met phase by phase."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Recorded):
+class Run(RunRecord):
     """What a simulation recorded.
 
     Attributes:
@@ -106,9 +113,9 @@ def simulate(
 
     Args:
         policy: the bandit.
-        privatizers: one for each query, from `protect` or `roles.arrange`.
+        privatizers: one for each query, from `protect` or `roles.build_protected`.
         environment: a world of the problem that the bandit was built for.
-        ledger: pays, or refuses with BudgetExceeded.
+        ledger: pays, or refuses with BudgetExceededError.
         horizon: number of rounds.
         replicates: how many independent runs.
         seed: of everything random here; 0 to 2**32 - 1.
@@ -169,7 +176,9 @@ def simulate_side_by_side(
     numbers = np.arange(first_replicate, first_replicate + replicates, dtype=np.uint32)
     recorders = [Recorder(progress=contender.progress or _tell_nobody) for contender in contenders]
     rounds = ticks_of(horizon, ticks)
-    play: Callable[..., list[Played]] = _play_handed if is_foreseen(environment) else _play_in_turn
+    play: Callable[..., list[UnsettledRun]] = (
+        _play_handed if is_foreseen(environment) else _play_in_turn
+    )
     results = play(
         contenders,
         environment,
@@ -184,7 +193,7 @@ def simulate_side_by_side(
 
 def _charge(contender: Contender, horizon: int) -> Receipts:
     """Let the ledger pay for all that may be released."""
-    if isinstance(contender.policy, Knows):
+    if isinstance(contender.policy, Oracle):
         # What it is told may be what all users have told somebody.
         contender.ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
     users = _count_users(contender.policy, contender.privatizers, horizon)
@@ -194,7 +203,7 @@ def _charge(contender: Contender, horizon: int) -> Receipts:
 def _settle_run(
     contender: Contender,
     receipts: Receipts,
-    result: Played,
+    result: UnsettledRun,
     recorder: Recorder,
     *,
     rounds: NDArray[np.int64],
@@ -229,11 +238,11 @@ def _play_in_turn(
     environment: AnyEnvironment,
     recorders: Sequence[Recorder],
     **meeting: Any,
-) -> list[Played]:
+) -> list[UnsettledRun]:
     """Play the contenders one after the other, by rounds or by phases."""
     results = []
     for contender, recorder in zip(contenders, recorders, strict=True):
-        play: Callable[..., Played] = (
+        play: Callable[..., UnsettledRun] = (
             play_phases if _is_by_phases(contender.policy) else _play_rounds
         )
         results.append(
@@ -251,7 +260,7 @@ def _play_rounds(
     seed: int,
     rounds: NDArray[np.int64],
     recorder: Recorder,
-) -> Played:
+) -> UnsettledRun:
     """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
     scene = _build_scene(policy, privatizers, environment, seed)
     carry: Replicate = recorder.run(begin, scene, replicates)
@@ -273,27 +282,27 @@ def _play_rounds(
 
 def _play_handed(
     contenders: Sequence[Contender],
-    environment: Foreseen,
+    environment: PrecomputableContexts,
     recorders: Sequence[Recorder],
     *,
     replicates: Array,
     seed: int,
     rounds: NDArray[np.int64],
-) -> list[Played]:
+) -> list[UnsettledRun]:
     """Play all contenders in step, on arms that are drawn for some rounds at once.
 
     Contenders that have stopped play on.
     """
     drawing = Recorder(progress=recorders[0].progress)
     source = jax.device_put(Source(environment=environment, seed=jnp.uint32(seed)))
-    truths, armless = drawing.run(meet, source, replicates)
+    truths, without_contexts = drawing.run(meet, source, replicates)
     scenes = [
         _build_scene(contender.policy, contender.privatizers, handing(environment), seed)
         for contender in contenders
     ]
     pairs = list(zip(scenes, recorders, strict=True))
     carries: list[Replicate] = [
-        recorder.run(begin_ahead, scene, replicates, armless, once=True)
+        recorder.run(begin_ahead, scene, replicates, without_contexts, once=True)
         for scene, recorder in pairs
     ]
     readings: list[list[NDArray[np.float64]]] = [[] for _ in pairs]
@@ -342,9 +351,9 @@ def _collect_results(
     carry: Replicate,
     readings: Sequence[NDArray[np.float64]],
     rounds: NDArray[np.int64],
-) -> Played:
+) -> UnsettledRun:
     right = judge(scene, carry)
-    return Played(
+    return UnsettledRun(
         regret=np.stack(readings),
         releases={name: np.asarray(counts, np.int64) for name, counts in carry.used.items()},
         users=max([int(counts.max()) for counts in carry.used.values()], default=0)
@@ -404,39 +413,39 @@ def _check_fit(
     horizon: int,
 ) -> None:
     """Refuse, before anything is charged, what cannot be played together."""
-    if isinstance(policy, Knows) and not isinstance(environment, Singles):
-        raise InvalidValue(
+    if isinstance(policy, Oracle) and not isinstance(environment, HasBestArm):
+        raise InvalidValueError(
             "the policy is told which arm is best on average, and this world does not say; give it "
             "a method `single`, or leave the policy out"
         )
     for name, privatizer in privatizers.items():
         if privatizer.outlook.noisy and not privatizer.idealized:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the noise of {name!r} is exact; simulate with idealized noise, or deploy it"
             )
         if policy.feedback == "reports":
             channel_of(privatizer)
     if _is_by_phases(policy) != isinstance(environment, Population):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{type(policy).__name__} hears {policy.feedback} and the world is a "
             f"{type(environment).__name__}; bandits that hear phases play in a Population"
         )
     if policy.feedback == "reports":
         problem = environment.problem(horizon)
         if not isinstance(problem, ContextFreeProblem):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{type(policy).__name__} hears reports and the world poses a "
                 f"{type(problem).__name__}, where users' choices are private; "
                 "play it in a world that poses a ContextFreeProblem"
             )
     policy_problem: AnyProblem | None = getattr(policy, "problem", None)
     if policy_problem is not None and policy_problem.horizon != horizon:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the bandit was built for {policy_problem.horizon} rounds and the run has {horizon}; "
             f"build it from the problem of {horizon} rounds"
         )
     if policy.feedback != "phases" and set(privatizers) != set(policy.queries):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the bandit asks for {list(policy.queries)} and {list(privatizers)} are protected; "
             "use the privatizers that `protect` gives for it"
         )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from kerchief_wire.errors import KerchiefError, StoreFailed
+from kerchief_wire.errors import KerchiefError, StoreError
 
 Values: TypeAlias = Sequence[Any]
 
@@ -55,7 +55,7 @@ class Link(ABC):
     def guard(self) -> _Guard:
         """Break the transaction on the first failure: whatever came before was rolled back."""
         if self.broken:
-            raise StoreFailed("the transaction is over; begin another one with `transaction`")
+            raise StoreError("the transaction is over; begin another one with `transaction`")
         return _Guard(self)
 
     @abstractmethod

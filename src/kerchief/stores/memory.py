@@ -14,7 +14,7 @@ from typing import NoReturn
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import EVERYTHING, Question, Row, Transaction
 from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
+from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
 
 _STATES = ("running", "closed")
 
@@ -111,14 +111,14 @@ class _Reader:
     @property
     def _state(self) -> _TaskState:
         if self.over:
-            raise StoreFailed("the transaction is over; begin another one with `transaction`")
+            raise StoreError("the transaction is over; begin another one with `transaction`")
         return self._task
 
     @property
     def _created_state(self) -> _TaskState:
         state = self._state
         if state.row is None:
-            raise InvalidValue("the store does not know this task; create it first")
+            raise InvalidValueError("the store does not know this task; create it first")
         return state
 
 
@@ -131,13 +131,13 @@ class _Transaction(_Reader):
 
     def create(self, row: Row) -> None:
         if self._state.row is not None:
-            self._refuse(InvalidValue("the store refuses this: the task is there already"))
+            self._refuse(InvalidValueError("the store refuses this: the task is there already"))
         self._set("row", self._check_row(row))
 
     def change(self, row: Row) -> None:
         if self._state.row is None or self._state.row.config != row.config:
             self._refuse(
-                InvalidValue("the store does not know a task of this configuration; create it")
+                InvalidValueError("the store does not know a task of this configuration; create it")
             )
         self._set("row", self._check_row(row))
 
@@ -153,7 +153,7 @@ class _Transaction(_Reader):
         places = self._created_state.seen
         for id, cohort in reports:
             if id in places:
-                self._refuse(InvalidValue("the store refuses this: a report was seen before"))
+                self._refuse(InvalidValueError("the store refuses this: a report was seen before"))
             self._notes.append(partial(places.pop, id, None))
             places[id] = (epoch, cohort)
 
@@ -166,7 +166,7 @@ class _Transaction(_Reader):
         now = dict(before.get(cohort, {}))
         for id, body in entries:
             if id in now:
-                self._refuse(InvalidValue("the store refuses this: a body is kept already"))
+                self._refuse(InvalidValueError("the store refuses this: a body is kept already"))
             now[id] = body
         self._set("bodies", {**before, cohort: now})
 
@@ -180,7 +180,7 @@ class _Transaction(_Reader):
         releases = self._created_state.releases
         if first != len(releases):
             self._refuse(
-                InvalidValue(f"the store refuses this: release {len(releases)} comes next")
+                InvalidValueError(f"the store refuses this: release {len(releases)} comes next")
             )
         self._notes.append(partial(releases.__delitem__, slice(first, None)))
         releases.extend(payloads)
@@ -191,7 +191,7 @@ class _Transaction(_Reader):
 
     def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
         if id in self._created_state.questions:
-            self._refuse(InvalidValue("the store refuses this: the question was asked before"))
+            self._refuse(InvalidValueError("the store refuses this: the question was asked before"))
         self._put_question(
             Question(
                 id=id, round=round, action=action, memo=memo, due=due, state="asked", report=None
@@ -208,7 +208,9 @@ class _Transaction(_Reader):
 
     def hide_client_key(self, key: bytes) -> None:
         if self._created_state.client_key is not None:
-            self._refuse(InvalidValue("the store refuses this: the clients have a key already"))
+            self._refuse(
+                InvalidValueError("the store refuses this: the clients have a key already")
+            )
         self._set("client_key", key)
 
     def count_clients(self, places: Mapping[bytes, int]) -> None:
@@ -228,7 +230,9 @@ class _Transaction(_Reader):
 
     def _check_row(self, row: Row) -> Row:
         if row.state not in _STATES:
-            self._refuse(InvalidValue(f"the store refuses this: the state is {row.state[:20]!r}"))
+            self._refuse(
+                InvalidValueError(f"the store refuses this: the state is {row.state[:20]!r}")
+            )
         return row
 
     def _refuse(self, error: KerchiefError) -> NoReturn:
@@ -239,7 +243,7 @@ class _Transaction(_Reader):
         question = self.question(id)
         if question is None or question.state != "asked":
             self._refuse(
-                InvalidValue("the question is not open; `question` says what became of it")
+                InvalidValueError("the question is not open; `question` says what became of it")
             )
         return question
 
@@ -329,12 +333,12 @@ class MemoryStore:
         A transaction that an interrupt left open may be closed by another thread.
         """
         if self._process != os.getpid():
-            raise StoreFailed("the store was opened before a fork; open it again in the child")
+            raise StoreError("the store was opened before a fork; open it again in the child")
         if self._is_closed:
-            raise StoreFailed("the store is closed; open it again")
+            raise StoreError("the store is closed; open it again")
         me = threading.get_ident()
         if me in self._inside:
-            raise StoreFailed(
+            raise StoreError(
                 "a transaction is open in this thread; transactions do not nest: leave it, or the "
                 "handler of its interrupt, before"
             )

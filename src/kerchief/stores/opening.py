@@ -14,7 +14,7 @@ def open_store(where: str | Path) -> Store:
     """Open a store: `postgresql://...`, the path of an SQLite file, or `:memory:`.
 
     Raises:
-        StoreFailed: it cannot be opened, or a newer kerchief made it.
+        StoreError: it cannot be opened, or a newer kerchief made it.
 
     >>> store = open_store(":memory:")
     >>> with store.read(b"task") as reader:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kerchief.stores.link import Link, Values
 from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
 from kerchief.stores.sql import SQLStore
-from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
+from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
 
 if TYPE_CHECKING:
     import psycopg
@@ -71,7 +71,7 @@ class PostgresStore(SQLStore):
         """Connect to a database, and make the tables unless they are there.
 
         Raises:
-            StoreFailed: nobody answers, or a newer kerchief made the tables.
+            StoreError: nobody answers, or a newer kerchief made the tables.
         """
         super().__init__()
         _check_driver()
@@ -112,7 +112,7 @@ class PostgresStore(SQLStore):
             connection.autocommit = False
         except psycopg.ProgrammingError:
             # The driver's own text quotes the address, with its password.
-            raise StoreFailed(
+            raise StoreError(
                 "the store failed: its address is none of PostgreSQL's; write it as "
                 "postgresql://USER@HOST/DATABASE"
             ) from None
@@ -166,7 +166,7 @@ class _PostgresLink(Link):
         except psycopg.OperationalError:
             if not self._connection.closed:
                 raise
-            raise StoreFailed(
+            raise StoreError(
                 "the store failed: it went away during the commit, which may have happened or "
                 "not; read what is there before you try again"
             ) from None
@@ -217,12 +217,12 @@ def _translate_error(error: Exception) -> KerchiefError | None:
     # Never the details: they quote the row.
     text = error.diag.message_primary or str(error).strip()
     if isinstance(error, psycopg.IntegrityError):
-        return InvalidValue(f"the store refuses this: {text}")
+        return InvalidValueError(f"the store refuses this: {text}")
     if isinstance(error, psycopg.errors.LockNotAvailable):
         text = "another process has held the task for 10 s; try again"
     elif isinstance(error, psycopg.errors.DiskFull):
         text = "the disk is full; make room and try again"
-    return StoreFailed(f"the store failed: {text}")
+    return StoreError(f"the store failed: {text}")
 
 
 def _lock(task: bytes) -> int:
@@ -239,4 +239,4 @@ def _spell_statement(statement: str) -> bytes:
 
 def _check_driver() -> None:
     if importlib.util.find_spec("psycopg") is None:
-        raise StoreFailed("a store in PostgreSQL needs psycopg; pip install 'kerchief[postgres]'")
+        raise StoreError("a store in PostgreSQL needs psycopg; pip install 'kerchief[postgres]'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kerchief.stores.link import Link
-from kerchief_wire.errors import StoreFailed
+from kerchief_wire.errors import StoreError
 
 APPEND_ONLY = ("chain", "releases")
 """Tables whose rows are numbered without gaps, and never changed nor deleted."""
@@ -36,17 +36,17 @@ def migrate(link: Link, dialect: Dialect) -> None:
     """Bring the tables up to this version; the link is in an exclusive transaction.
 
     Raises:
-        StoreFailed: a newer version of kerchief made them, or they were changed.
+        StoreError: a newer version of kerchief made them, or they were changed.
     """
     versions = (_list_first_statements(dialect),)
     with link.guard():
         link.run("CREATE TABLE IF NOT EXISTS meta (version INTEGER NOT NULL)", ())
         numbers = [number for (number,) in link.run("SELECT version FROM meta", ())]
     if not all(type(number) is int and number > 0 for number in numbers):
-        raise StoreFailed("the store has a schema without a number; its file was changed")
+        raise StoreError("the store has a schema without a number; its file was changed")
     version = max(numbers, default=0)
     if version > len(versions):
-        raise StoreFailed(
+        raise StoreError(
             f"the store has schema {version}; this kerchief knows {len(versions)}: update it"
         )
     for number, statements in enumerate(versions[version:], version + 1):

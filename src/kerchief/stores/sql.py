@@ -12,7 +12,7 @@ from typing import Any
 from kerchief.stores.link import Link, Values
 from kerchief.stores.store import EVERYTHING, Question, Row
 from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import InvalidValue, StoreFailed
+from kerchief_wire.errors import InvalidValueError, StoreError
 
 _ROW = "config, state, epoch, cohort, releases, length, head, witnessed"
 _QUESTION = "id, round, action, memo, due, state, report"
@@ -119,7 +119,7 @@ class SQLReader:
     def _key(self) -> int:
         """The task's number in this database."""
         if self._row_key is None and self.row() is None:
-            raise InvalidValue("the store does not know this task; create it first")
+            raise InvalidValueError("the store does not know this task; create it first")
         assert self._row_key is not None
         return self._row_key
 
@@ -159,7 +159,9 @@ class SQLTransaction(SQLReader):
             "head = ?, witnessed = ? WHERE id = ? AND config = ? RETURNING key"
         )
         if not self._run(sql, *_state(row), self._task, row.config):
-            raise InvalidValue("the store does not know a task of this configuration; create it")
+            raise InvalidValueError(
+                "the store does not know a task of this configuration; create it"
+            )
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add the next lines to the chain; they stay for ever."""
@@ -268,7 +270,7 @@ class SQLTransaction(SQLReader):
             "WHERE task = ? AND id = ? AND state = 'asked' RETURNING id"
         )
         if not self._run(sql, state, report, self._key, id):
-            raise InvalidValue("the question is not open; `question` says what became of it")
+            raise InvalidValueError("the question is not open; `question` says what became of it")
 
 
 class SQLStore(ABC):
@@ -336,11 +338,11 @@ class SQLStore(ABC):
     def _check(self) -> None:
         """Refuse what would wait for itself, and a store that came here by a fork."""
         if self._process != os.getpid():
-            raise StoreFailed("the store was opened before a fork; open it anew in the child")
+            raise StoreError("the store was opened before a fork; open it anew in the child")
         if self._is_closed:
-            raise StoreFailed("the store is closed; open it anew")
+            raise StoreError("the store is closed; open it anew")
         if threading.get_ident() in self._inside:
-            raise StoreFailed(
+            raise StoreError(
                 "transactions of one store do not nest; leave the first one before, or the handler "
                 "of its interrupt"
             )

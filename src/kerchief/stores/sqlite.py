@@ -14,7 +14,7 @@ from typing import Any
 from kerchief.stores.link import Link, Values
 from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
 from kerchief.stores.sql import SQLStore
-from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
+from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
 
 _PATIENCE_S = 10.0
 _AT_ONCE = 512
@@ -69,7 +69,7 @@ class SQLiteStore(SQLStore):
         """Open a file, or make it.
 
         Raises:
-            StoreFailed: it cannot be opened, is something else, or a newer kerchief made it.
+            StoreError: it cannot be opened, is something else, or a newer kerchief made it.
         """
         super().__init__()
         if str(path) != ":memory:":
@@ -181,13 +181,13 @@ class _SQLiteLink(Link):
 
 def _translate_error(error: Exception) -> KerchiefError | None:
     if isinstance(error, sqlite3.IntegrityError):
-        return InvalidValue(f"the store refuses this: {error}")
+        return InvalidValueError(f"the store refuses this: {error}")
     if isinstance(error, UnicodeError):
-        return StoreFailed("the store failed: a text in it is none; the file was changed")
+        return StoreError("the store failed: a text in it is none; the file was changed")
     if isinstance(error, sqlite3.Error):
         name = str(getattr(error, "sqlite_errorname", ""))
         remedies = (text for start, text in _REMEDIES.items() if name.startswith(start))
-        return StoreFailed(f"the store failed: {next(remedies, str(error))}")
+        return StoreError(f"the store failed: {next(remedies, str(error))}")
     return None
 
 
@@ -197,7 +197,7 @@ def _make(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no file has such a name"
-        raise StoreFailed(f"the store failed: {path} cannot be opened: {why}") from error
+        raise StoreError(f"the store failed: {path} cannot be opened: {why}") from error
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -213,7 +213,7 @@ def _connect(path: str) -> sqlite3.Connection:
         raise (_translate_error(error) or error) from None
     if mode != ("memory" if path == ":memory:" else "wal"):
         connection.close()
-        raise StoreFailed(f"the store failed: {path} allows no write-ahead log; use a local disk")
+        raise StoreError(f"the store failed: {path} allows no write-ahead log; use a local disk")
     return connection
 
 

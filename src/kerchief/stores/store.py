@@ -131,14 +131,14 @@ class Transaction(Reader, Protocol):
         """Add the next lines to the chain; they stay for ever.
 
         Raises:
-            Fenced: one of them does not follow the one before.
+            FencedError: one of them does not follow the one before.
         """
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         """Remember reports, each by its id and with its cohort, as long as any may come.
 
         Raises:
-            InvalidValue: one of them was seen before.
+            InvalidValueError: one of them was seen before.
         """
 
     def forget_seen(self) -> None:
@@ -191,7 +191,7 @@ class Store(Protocol):
         What was committed survives a crash. Transactions do not nest.
 
         Raises:
-            StoreFailed: it did not begin, or was not committed.
+            StoreError: it did not begin, or was not committed.
         """
 
     def read(self, task: bytes) -> AbstractContextManager[Reader]:

@@ -1,8 +1,8 @@
 """A witness: it remembers the head of a chain elsewhere, and so knows a store that went back.
 
-Whatever a middle answers was witnessed first. A store that was restored from a copy, or two copies
-that both went on, then meet a witness that knows better. Nobody notices where store and witness
-went back together.
+Whatever an aggregator answers was witnessed first. A store that was restored from a copy, or two
+copies that both went on, then meet a witness that knows better. Nobody notices where store and
+witness went back together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from kerchief.stores.store import Store
 from kerchief_wire.canonical import read, write
-from kerchief_wire.errors import CodecError, Fenced, StoreFailed
+from kerchief_wire.errors import CodecError, FencedError, StoreError
 
 
 class Witness(Protocol):
@@ -29,7 +29,7 @@ class Witness(Protocol):
         """Witness a new head in the place of the one that the store last had witnessed.
 
         Raises:
-            Fenced: the witness holds neither that nor the new one already.
+            FencedError: the witness holds neither that nor the new one already.
         """
 
 
@@ -118,19 +118,19 @@ class FileWitness:
         try:
             yield
         except (OSError, ValueError, TypeError) as error:
-            raise StoreFailed(f"the witness {self._path} failed: {error}") from error
+            raise StoreError(f"the witness {self._path} failed: {error}") from error
 
 
 def _changes(current: bytes | None, expected: bytes | None, new: bytes) -> bool:
     """Whether there is something to write.
 
     Raises:
-        Fenced: neither the expected head nor the new one is held.
+        FencedError: neither the expected head nor the new one is held.
     """
     if current == new:
         return False
     if current != expected:
-        raise Fenced(
+        raise FencedError(
             "the witness holds another head than this store last had witnessed: the store was "
             "rolled back or copied, or another copy has gone on; begin a new epoch"
         )

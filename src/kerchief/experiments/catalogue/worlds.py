@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.experiment import Setting
 from kerchief.experiments.players import Player
@@ -29,7 +29,7 @@ def by_contexts(
         for kind in kinds
     )
     if remaining:
-        raise InvalidValue(f"players are for {', '.join(remaining)}; no world is of that kind")
+        raise InvalidValueError(f"players are for {', '.join(remaining)}; no world is of that kind")
     return settings
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from kerchief.experiments.archive import Archive
-from kerchief.experiments.parts import arranged, widest
+from kerchief.experiments.chunks import arranged, widest
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell, player
-from kerchief.experiments.runner import Work, hand_out
+from kerchief.experiments.runner import RunState, hand_out
 from kerchief.experiments.tuning.outcome import Evaluation, Match, Outcome
 from kerchief.experiments.tuning.scores import Shares, gain, score, shares, tail_of
 from kerchief.experiments.tuning.search import Search
@@ -182,7 +182,7 @@ class _Halving:
         )
         # As wide as in the first rung: what was played there is found again.
         width = min(search.budget.replicates[0], widest(trial))
-        work = Work.of(trial, ticks=_TICKS, width=width, archive=self.archive)
+        work = RunState.of(trial, ticks=_TICKS, width=width, archive=self.archive)
         if self.workers is not None:
             hand_out([work], self.workers)
         name = f"rung {stage} of {rungs}" if stage <= rungs else "confirming"

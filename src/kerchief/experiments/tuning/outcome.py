@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.tuning.scores import ERRORS, OBJECTIVE
 from kerchief.experiments.tuning.search import Search
 
@@ -155,7 +155,7 @@ class Outcome:
         """What was stored.
 
         Raises:
-            InvalidValue: the file cannot be read, or holds no outcome.
+            InvalidValueError: the file cannot be read, or holds no outcome.
         """
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ class Outcome:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{str(path)!r} holds no outcome of a search ({reason}); run `kerchief tune` again"
             ) from error
 

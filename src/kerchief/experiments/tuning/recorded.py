@@ -13,7 +13,7 @@ from pathlib import Path
 from kerchief.core.registry import Registry
 from kerchief.experiments.tuning.outcome import Outcome
 from kerchief.experiments.tuning.search import Search
-from kerchief.policies import POLICIES, Terms
+from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.tuned import TUNED
 
 FOLDER = Path(__file__).with_name("searches")
@@ -88,7 +88,9 @@ class Recorded:
             problem = world.environment().problem(world.horizon)
             for cell in world.cells(search.policy, ()):
                 player, budget = cell.player, cell.asked
-                terms = budget and Terms(epsilon=budget[0], delta=budget[1], trust=player.trust)
+                terms = budget and PrivacyBudget(
+                    epsilon=budget[0], delta=budget[1], trust=player.trust
+                )
                 policy = POLICIES[search.policy].build(problem, "tuned", terms)
                 numbers = {name: float(getattr(policy, name)) for name, _ in search.incumbent}
                 number_sets += [] if numbers in number_sets else [numbers]

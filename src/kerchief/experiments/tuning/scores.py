@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.experiments.results import Result, mean_error
 from kerchief.experiments.tuning.space import Candidate
 
@@ -38,7 +38,7 @@ def shares(results: Sequence[Result]) -> dict[Candidate, Shares]:
     rows: dict[Candidate, list[NDArray[np.float64]]] = {}
     for result in results:
         if result.uniform <= 0:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"in world {result.world!r} uniform play loses nothing: nothing can be tuned "
                 "there; choose another world, or more rounds"
             )

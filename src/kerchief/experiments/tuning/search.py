@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.experiments.plan_config import read_toml
 from kerchief.experiments.players import Cell, Player, player
-from kerchief.experiments.settings import read_toml
 from kerchief.experiments.tuning.seeds import tuning_seed
 from kerchief.experiments.tuning.space import Candidate, Values, candidate, drawn, values_of
 from kerchief.policies import POLICIES
@@ -88,14 +88,16 @@ class Budget:
         validate.whole("confirm", self.confirm, low=2, high=10**6)
         falling = all(later <= first for first, later in itertools.pairwise(self.candidates))
         if not falling:
-            raise InvalidValue(f"candidates are {self.candidates}; give whole numbers that fall")
+            raise InvalidValueError(
+                f"candidates are {self.candidates}; give whole numbers that fall"
+            )
         first = self.replicates[0]
         is_multiple = first > 1 and all(
             count % first == 0 for count in (*self.replicates, self.confirm)
         )
         rising = all(later > earlier for earlier, later in itertools.pairwise(self.replicates))
         if len(self.replicates) != len(self.candidates) or not is_multiple or not rising:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"replicates are {self.replicates} and confirm is {self.confirm}; give one number "
                 "for each rung, from 2 on and rising, and all of them multiples of the first"
             )
@@ -134,21 +136,23 @@ class Search:
         for name, values in _table("space", self.space).items():
             values_of(name, values)
         if not self.space or {name for name, _ in self.incumbent} != self.space.keys():
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the space has {', '.join(self.space) or 'no number'} and the incumbent "
                 f"{', '.join(name for name, _ in self.incumbent)}; give each number in both"
             )
         for seed in _several("seeds", self.seeds):
             tuning_seed(seed)
         if len(self.seeds) != 2 or self.seeds[0] == self.seeds[1]:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"seeds are {self.seeds}; give two, one to search on and another to confirm on"
             )
         if not self.candidates():
-            raise InvalidValue("the space holds the incumbent alone; give more values")
+            raise InvalidValueError("the space holds the incumbent alone; give more values")
         names = [world.name for world in self.worlds]
         if not names or len(set(names)) < len(names):
-            raise InvalidValue(f"worlds are {names}; give at least one, each a name of its own")
+            raise InvalidValueError(
+                f"worlds are {names}; give at least one, each a name of its own"
+            )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -211,7 +215,7 @@ def _check_fields(label: str, table: object, kind: type) -> None:
     names = _table(label, table).keys()
     wrong = [*(names - {field.name for field in fields}), *(required - names)]
     if wrong:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{label} has {', '.join(map(repr, sorted(wrong)))} unknown or missing; "
             f"give {', '.join(field.name for field in fields)}"
         )
@@ -220,19 +224,19 @@ def _check_fields(label: str, table: object, kind: type) -> None:
 def _table(label: str, value: object) -> Mapping[str, Any]:
     """Return a table, or refuse a value that is none."""
     if not isinstance(value, Mapping):
-        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a table of names and values")
+        raise InvalidValueError(f"{label} is {repr(value)[:80]}; give a table of names and values")
     return value
 
 
 def _text(label: str, value: object) -> None:
     if not isinstance(value, str):
-        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a text")
+        raise InvalidValueError(f"{label} is {repr(value)[:80]}; give a text")
 
 
 def _several(label: str, value: object) -> Sequence[Any]:
     """Return a list, or refuse a value that is none or empty."""
     if not isinstance(value, list | tuple) or not value:
-        raise InvalidValue(f"{label} is {repr(value)[:80]}; give a list that is not empty")
+        raise InvalidValueError(f"{label} is {repr(value)[:80]}; give a list that is not empty")
     return value
 
 

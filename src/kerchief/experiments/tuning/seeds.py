@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.validate import whole
 
 SEEDS = tuple(range(11_000, 20_000, 1_000))
@@ -15,12 +15,12 @@ def tuning_seed(seed: int) -> int:
     >>> tuning_seed(0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: seed is 0, on which results are reported; numbers are \
+    kerchief_wire.errors.InvalidValueError: seed is 0, on which results are reported; numbers are \
 chosen on 11000, 12000, 13000 and so on up to 19000
     """
     if whole("seed", seed, low=0, high=2**32 - 1) not in SEEDS:
         first = ", ".join(map(str, SEEDS[:3]))
-        raise InvalidValue(
+        raise InvalidValueError(
             f"seed is {seed}, on which results are reported; numbers are chosen on {first} and so "
             f"on up to {SEEDS[-1]}"
         )

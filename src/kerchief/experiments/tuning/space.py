@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 
 Candidate: TypeAlias = tuple[tuple[str, float], ...]
 """Numbers with their values, in the order of their names: as `Player.numbers`."""
@@ -58,15 +58,15 @@ def values_of(name: str, given: object) -> Values:
     >>> values_of("width", [])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: width is []; give a list of values, or a table with low, \
-high and scale
+    kerchief_wire.errors.InvalidValueError: width is []; give a list of values, or a table with \
+low, high and scale
     """
     if isinstance(given, Interval):
         return given
     if isinstance(given, Mapping) and {"low", "high"} <= given.keys() <= {"low", "high", "scale"}:
         return Interval(**given)
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{name} is {repr(given)[:80]}; give a list of values, or a table with low, high and "
             "scale"
         )

@@ -19,11 +19,11 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import NoiseInfo
 from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import OnDomain, domain_of
@@ -72,7 +72,8 @@ class Barrier(OnDomain):
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=10_000, low=-1.0, high=1.0, domain=Ball(dim=3),
     ...                              lipschitz=1.0, smoothness=1.0)
-    >>> round(Barrier.smooth(problem, channel=Channel.clear(low=-1.0, high=1.0)).radius, 4)
+    >>> round(Barrier.smooth(problem, channel=ReportDistribution.clear(low=-1.0, high=1.0)).radius,
+    ...     4)
     0.4411
     """
 
@@ -81,7 +82,9 @@ class Barrier(OnDomain):
     growth: float | Array
 
     @classmethod
-    def smooth(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+    def smooth(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: ReportDistribution
+    ) -> Self:
         """Build it for smooth convex losses.
 
         The radius is (2√2 d v √(ν log T / T) / (3 β R²))^⅓.
@@ -97,7 +100,9 @@ class Barrier(OnDomain):
         return cls(problem=problem, radius=radius, step=radius / length * slow, growth=0.0)
 
     @classmethod
-    def strong(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+    def strong(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: ReportDistribution
+    ) -> Self:
         """Build it for smooth and strongly convex losses.
 
         The step is √((ν + 3β/2α) log T / 2T) / (d v).
@@ -118,7 +123,7 @@ class Barrier(OnDomain):
         """Bounds of the parameters; at radius 1 the ellipsoid touches the boundary."""
         return {"radius": (0.0, 1.0)}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Begin at the center, and expect a loss at the midpoint.
 
         The barrier is least at the center.
@@ -181,14 +186,14 @@ class Barrier(OnDomain):
 _register = partial(register, kind=Barrier, actions="domain", home="quadratic")
 _register(
     "one-point-smooth",
-    heard=Barrier.smooth,
+    build_with_report_distribution=Barrier.smooth,
     summary="Smooth convex losses: one question per user, inside a barrier",
     variant_of="one-point",
     source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
 )
 _register(
     "one-point-strong",
-    heard=Barrier.strong,
+    build_with_report_distribution=Barrier.strong,
     summary="Smooth, strongly convex losses: one question per user, inside a barrier",
     variant_of="one-point",
     source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",

@@ -2,7 +2,7 @@
 
 Algorithm 1 of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
 (contextual) bandits learning" (2020). What is public about the law of a report is in a
-`Channel`. Proof note: `base.md`.
+`ReportDistribution`. Proof note: `base.md`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Arms, Clock, Feedback, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Feedback, NoiseInfo, Policy, Release, Tree
 from kerchief.core.convex import Domain
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import Loss
+from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import static, struct
 
 LOSS = "loss"
@@ -40,9 +40,9 @@ class ContextFree(Policy):
     feedback: ClassVar[Feedback] = "reports"
 
     @property
-    def queries(self) -> Mapping[str, Loss]:
+    def queries(self) -> Mapping[str, BoundedScalar]:
         """The only query, by default the loss of the proposed action."""
-        return {LOSS: Loss.of(self.problem)}
+        return {LOSS: BoundedScalar.of(self.problem)}
 
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
         """Learner: propose an arm (int32), or points of the domain, one per row.
@@ -99,7 +99,7 @@ class ContextFree(Policy):
 class Armed(ContextFree):
     """A bandit on finitely many arms; the channel says what reports will be like."""
 
-    channel: Channel
+    channel: ReportDistribution
 
     def __post_init__(self) -> None:
         """Refuse a problem without arms: it is static, so no tracer ever stands for it."""
@@ -123,7 +123,7 @@ class Counts:
 class Counting(Armed):
     """A bandit that keeps counts and sums of reports."""
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Counts:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Counts:
         """Return empty counts."""
         zero = jnp.zeros(self.problem.arms, jnp.float64)
         return Counts(pulls=zero, total=zero)
@@ -161,7 +161,7 @@ class OnDomain(ContextFree):
 def arms_of(problem: ContextFreeProblem) -> int:
     """The number of a problem's arms, which must not be points of a domain."""
     if problem.domain is not None:
-        raise InvalidValue(
+        raise InvalidValueError(
             "the problem has a domain and no arms, and this bandit plays arms; choose a problem "
             "with arms, or a bandit for domains such as one-point"
         )
@@ -171,7 +171,7 @@ def arms_of(problem: ContextFreeProblem) -> int:
 def domain_of(problem: ContextFreeProblem) -> Domain:
     """The set of a problem's actions, which must not be arms."""
     if problem.domain is None:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"the problem has {problem.arms} arms and no domain, and this bandit plays points of a "
             "convex set; choose a problem with a domain, or a bandit for arms such as ucb"
         )

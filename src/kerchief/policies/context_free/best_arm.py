@@ -17,11 +17,11 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Clock, Outlook, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Clock, NoiseInfo, Tree
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.context_free.base import LOSS, Counting, Counts, arms_of
@@ -57,7 +57,7 @@ class LilUCB(Stopping):
         share: λ.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=10)
-    >>> LilUCB.of(problem, channel=Channel.clear(low=0.0, high=1.0)).share
+    >>> LilUCB.of(problem, channel=ReportDistribution.clear(low=0.0, high=1.0)).share
     2.0
     """
 
@@ -72,7 +72,7 @@ class LilUCB(Stopping):
         problem: ContextFreeProblem,
         *,
         mode: Mode = "tuned",
-        channel: Channel,
+        channel: ReportDistribution,
         failure: float = 0.05,
     ) -> Self:
         """Build it from public facts alone.
@@ -147,18 +147,20 @@ class Halving(Stopping):
     s-sub-Gaussian reports in place of s = ½).
 
     >>> problem = ContextFreeProblem(horizon=240, low=0.0, high=1.0, arms=8)
-    >>> policy = Halving.of(problem, channel=Channel.clear(low=0.0, high=1.0))
+    >>> policy = Halving.of(problem, channel=ReportDistribution.clear(low=0.0, high=1.0))
     >>> [(stage.arms, stage.pulls) for stage in policy.stages]
     [(8, 10), (4, 20), (2, 40)]
     """
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+    def of(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: ReportDistribution
+    ) -> Self:
         """Build it from public facts alone; every arm must fit in once per stage."""
         policy = cls(problem=problem, channel=channel)
         if policy.stages[0].pulls < 1:
             least = problem.arms * len(policy.stages)
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"horizon is {problem.horizon}; it must be at least {least} to halve "
                 f"{problem.arms} arms"
             )
@@ -176,7 +178,7 @@ class Halving(Stopping):
             arms, first = math.ceil(arms / 2), stages[-1].last
         return tuple(stages)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> HalvingState:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> HalvingState:
         """No reports yet, and all arms are alike."""
         order = jnp.arange(self.problem.arms, dtype=jnp.int32)
         return HalvingState(**vars(super().init(outlook)), order=order, stage=jnp.int32(0))

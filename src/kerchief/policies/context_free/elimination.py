@@ -13,10 +13,10 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.contracts import NoiseInfo, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
@@ -38,7 +38,8 @@ class SuccessiveElimination(Counting):
     Here `width` is w and `union` is c.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
-    >>> policy = SuccessiveElimination.of(problem, channel=Channel.clear(low=0.0, high=1.0))
+    >>> policy = SuccessiveElimination.of(problem, channel=ReportDistribution.clear(low=0.0,
+    ...     high=1.0))
     >>> policy.init({}).alive.tolist()
     [True, True]
     """
@@ -47,7 +48,9 @@ class SuccessiveElimination(Counting):
     union: float | Array
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+    def of(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: ReportDistribution
+    ) -> Self:
         """Build it from public facts alone.
 
         Widths are those of the theorem, or were chosen on seed 1000.
@@ -60,7 +63,7 @@ class SuccessiveElimination(Counting):
         union = 4 * problem.arms * problem.horizon / 3
         return cls(problem=problem, channel=channel, width=2.0, union=union)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """No reports yet, and every arm survives."""
         return State(**vars(super().init(outlook)), alive=jnp.ones(self.problem.arms, bool))
 

@@ -16,13 +16,13 @@ from typing import Any, Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import NoiseInfo, Tree
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import orthonormal
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import UnitBall
+from kerchief.core.queries import UnitBallVector
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, whole
 from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
@@ -44,7 +44,8 @@ class KPoint(OnDomain):
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=4),
     ...                              lipschitz=2.0)
-    >>> KPoint.of(problem, channel=Channel.clear(low=-1.0, high=1.0)).firmness     # √T G / R
+    >>> channel = ReportDistribution.clear(low=-1.0, high=1.0)
+    >>> KPoint.of(problem, channel=channel).firmness     # √T G / R
     20.0
     """
 
@@ -58,7 +59,7 @@ class KPoint(OnDomain):
         problem: ContextFreeProblem,
         *,
         mode: Mode = "theory",
-        channel: Channel,
+        channel: ReportDistribution,
         questions: int | None = None,
     ) -> Self:
         """Build it with steps R / (√T v) that depend on the noise.
@@ -86,7 +87,7 @@ class KPoint(OnDomain):
         largest = 2 * self.domain.rank
         questions = between("questions", self.questions or largest, 2, largest, closed=True)
         if questions % 2:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"questions is {questions:g}; they come in pairs: give an even number"
             )
         return int(questions) // 2
@@ -102,9 +103,9 @@ class KPoint(OnDomain):
 
         Together they are no longer than 1 but at kinks.
         """
-        return {LOSS: UnitBall(size=self.pairs)}
+        return {LOSS: UnitBallVector(size=self.pairs)}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Begin at the center."""
         return State(point=self.domain.center())
 

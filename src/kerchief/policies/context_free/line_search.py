@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import NoiseInfo
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import or_default
 from kerchief.policies.context_free.base import OnDomain, domain_of
@@ -63,7 +63,8 @@ class LineSearch(OnDomain):
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=1),
     ...                              lipschitz=1.0)
-    >>> LineSearch.of(problem, channel=Channel.clear(low=0.0, high=2.0), mode="theory").patience
+    >>> LineSearch.of(problem, channel=ReportDistribution.clear(low=0.0, high=2.0),
+    ...     mode="theory").patience
     4.0
     """
 
@@ -76,7 +77,7 @@ class LineSearch(OnDomain):
         problem: ContextFreeProblem,
         *,
         mode: Mode = "tuned",
-        channel: Channel,
+        channel: ReportDistribution,
         patience: float | None = None,
     ) -> Self:
         """Build it from public facts alone.
@@ -87,7 +88,7 @@ class LineSearch(OnDomain):
         """
         rank = domain_of(problem).rank
         if rank != 1:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the domain has {rank} dimensions and line-search plays on a line; choose a "
                 "domain of one dimension, or one-point-strong"
             )
@@ -97,7 +98,7 @@ class LineSearch(OnDomain):
         multiplier = or_default("patience", patience, usual)
         return cls(problem=problem, spread=channel.spread, patience=multiplier)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Start from the whole line, without any reports."""
         end = jnp.float64(self.domain.outer)
         return self._start_interval(-end, end, jnp.int32(0))

@@ -17,10 +17,10 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.contracts import NoiseInfo, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import OnDomain, domain_of, head_start
@@ -52,7 +52,7 @@ class OnePoint(OnDomain):
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=10_000, low=-1.0, high=1.0, domain=Ball(dim=3),
     ...                              lipschitz=1.0)
-    >>> OnePoint.of(problem, channel=Channel.clear(low=-1.0, high=1.0)).radius  # 1 / T^¼
+    >>> OnePoint.of(problem, channel=ReportDistribution.clear(low=-1.0, high=1.0)).radius  # 1 / T^¼
     0.1
     """
 
@@ -61,7 +61,9 @@ class OnePoint(OnDomain):
     growth: float | Array = 0.0
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
+    def of(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: ReportDistribution
+    ) -> Self:
         """Build it with the radius and the step that make the bound least.
 
         The radius is √(R d v / ((2 + R/r) G)) / T^¼.
@@ -76,7 +78,7 @@ class OnePoint(OnDomain):
 
     @classmethod
     def curved(
-        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: ReportDistribution
     ) -> Self:
         """Build it for strongly convex losses.
 
@@ -91,7 +93,7 @@ class OnePoint(OnDomain):
         first = curve * head_start(problem, length / radius)
         return cls(problem=problem, radius=radius, step=1 / first, growth=curve)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Begin at the center, and expect a loss at the midpoint."""
         midpoint = (self.problem.low + self.problem.high) / 2
         return State(point=self.domain.center(), mean=jnp.float64(midpoint))
@@ -129,7 +131,7 @@ _register(
 )
 _register(
     "one-point-curved",
-    heard=OnePoint.curved,
+    build_with_report_distribution=OnePoint.curved,
     summary="Strongly convex losses with kinks: one-point with falling steps",
     variant_of="one-point",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 1, Table 1",

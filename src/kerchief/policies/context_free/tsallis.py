@@ -16,10 +16,10 @@ from typing import Literal, Self, TypeAlias
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import NoiseInfo
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import static, struct
 from kerchief.policies.context_free.base import Armed
 from kerchief.policies.registry import Mode, register
@@ -79,7 +79,7 @@ class Tsallis(Armed):
         floor: κ in the floor κη².
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
-    >>> Tsallis.of(problem, mode="theory", channel=Channel.clear(low=0.0, high=1.0)).rate
+    >>> Tsallis.of(problem, mode="theory", channel=ReportDistribution.clear(low=0.0, high=1.0)).rate
     4.0
     """
 
@@ -94,7 +94,7 @@ class Tsallis(Armed):
         problem: ContextFreeProblem,
         *,
         mode: Mode = "tuned",
-        channel: Channel,
+        channel: ReportDistribution,
         estimator: Estimator = "reduced-variance",
     ) -> Self:
         """Build it from public facts alone.
@@ -119,7 +119,7 @@ class Tsallis(Armed):
             problem=problem, channel=channel, estimator=estimator, rate=rate, late=late, floor=floor
         )
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return equal weights and losses of zero."""
         arms = self.problem.arms
         return State(
@@ -169,7 +169,7 @@ _register = partial(register, kind=Tsallis, source=_SOURCE, home="chance")
 _register("tsallis", summary="Tsallis-INF with reduced variance: best of both worlds")
 _register(
     "tsallis-iw",
-    heard=partial(Tsallis.of, estimator="importance"),
+    build_with_report_distribution=partial(Tsallis.of, estimator="importance"),
     summary="Tsallis-INF with plain importance weights",
     variant_of="tsallis",
 )

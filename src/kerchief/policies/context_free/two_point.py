@@ -18,11 +18,11 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.contracts import NoiseInfo, Tree
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import Loss
+from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of, head_start
@@ -50,7 +50,7 @@ class TwoPoint(OnDomain):
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=4),
     ...                              lipschitz=2.0)
-    >>> clear = Channel.clear(low=-2.0, high=2.0)
+    >>> clear = ReportDistribution.clear(low=-2.0, high=2.0)
     >>> TwoPoint.of(problem, channel=clear).firmness     # √(T d) G / R
     40.0
     """
@@ -60,7 +60,9 @@ class TwoPoint(OnDomain):
     growth: float | Array
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
+    def of(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: ReportDistribution
+    ) -> Self:
         """Steps for convex losses that know the noise: R / (d v √T)."""
         domain = domain_of(problem)
         firmness = math.sqrt(problem.horizon) * _length(problem, channel) / domain.outer
@@ -68,7 +70,7 @@ class TwoPoint(OnDomain):
 
     @classmethod
     def strong(
-        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: ReportDistribution
     ) -> Self:
         """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀))."""
         curve = positive("convexity", problem.convexity)
@@ -90,11 +92,11 @@ class TwoPoint(OnDomain):
         return cls(problem=problem, radius=printed_around(problem), firmness=0.0, growth=curve)
 
     @property
-    def queries(self) -> Mapping[str, Loss]:
+    def queries(self) -> Mapping[str, BoundedScalar]:
         """A slope within the Lipschitz bound, which clips whatever a device computes."""
-        return {LOSS: Loss(low=-self.problem.lipschitz, high=self.problem.lipschitz)}
+        return {LOSS: BoundedScalar(low=-self.problem.lipschitz, high=self.problem.lipschitz)}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Begin at the center."""
         return State(point=self.domain.center())
 
@@ -136,7 +138,7 @@ def printed_around(problem: ContextFreeProblem) -> float:
     return min(max(math.log(problem.horizon), 1.0) / problem.horizon, domain_of(problem).inner)
 
 
-def _length(problem: ContextFreeProblem, channel: Channel) -> float:
+def _length(problem: ContextFreeProblem, channel: ReportDistribution) -> float:
     """Root mean square length of a gradient estimate, d v, from public facts.
 
     A slope along a random direction has a mean square of at most G²/d, instead of G², and noise
@@ -159,7 +161,7 @@ _register = partial(
 _register("two-point", summary="Convex losses: gradient descent from two questions per user")
 _register(
     "two-point-strong",
-    heard=TwoPoint.strong,
+    build_with_report_distribution=TwoPoint.strong,
     summary="Strongly convex losses: two-point with falling steps",
     variant_of="two-point",
 )

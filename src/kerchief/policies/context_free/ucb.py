@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.channel import Channel
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
+from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import or_default
 from kerchief.policies.context_free.base import Counting, Counts
@@ -36,7 +36,7 @@ class UCB(Counting):
     asymptotics hold. Here `width` is w; 0 is greedy play.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
-    >>> UCB.of(problem, mode="theory", channel=Channel.clear(low=0.0, high=1.0)).width
+    >>> UCB.of(problem, mode="theory", channel=ReportDistribution.clear(low=0.0, high=1.0)).width
     4.0
     """
 
@@ -48,7 +48,7 @@ class UCB(Counting):
         problem: ContextFreeProblem,
         *,
         mode: Mode = "tuned",
-        channel: Channel,
+        channel: ReportDistribution,
         width: float | None = None,
     ) -> Self:
         """Build it from public facts alone; the width is the theorem's or a tuned one.
@@ -115,17 +115,19 @@ class KLUCB(Counting):
     they play with 0. Here `extra` is c.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
-    >>> KLUCB.of(problem, channel=Channel(low=None, high=None, spread=1.0))
+    >>> KLUCB.of(problem, channel=ReportDistribution(low=None, high=None, spread=1.0))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: kl-ucb needs reports within bounds, and these have none; \
-let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsallis-iw
+    kerchief_wire.errors.InvalidValueError: kl-ucb needs reports within bounds, and these have \
+none; let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsallis-iw
     """
 
     extra: float | Array
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+    def of(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: ReportDistribution
+    ) -> Self:
         """Build it with c of the theorem or, when tuned, the authors' choice."""
         channel.need_bounds("kl-ucb")
         return cls(problem=problem, channel=channel, extra=3.0 if mode == "theory" else 0.0)

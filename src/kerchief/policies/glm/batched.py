@@ -26,7 +26,7 @@ from kerchief.core.contracts import (
     Clock,
     Example,
     Minimizer,
-    Outlook,
+    NoiseInfo,
     Query,
     Released,
     Start,
@@ -39,7 +39,7 @@ from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Gram
+from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import increasing, positive
@@ -50,7 +50,7 @@ from kerchief.policies.registry import Mode, register
 
 
 @struct
-class Told:
+class BatchState:
     """What each batch has told; the rows of batches to come are zeros.
 
     Its matrix, in units of the steepest slope, and the deviation of the noise on each entry; its
@@ -71,7 +71,7 @@ class State:
     total: Array
     noise: Array
     batch: Array
-    told: Told
+    told: BatchState
     noisy: bool = static()
 
 
@@ -109,7 +109,7 @@ class Batched(Batchwise):
         confidence: theory mode: the failure probability ζ.
     """
 
-    curvature: Gram = static()
+    curvature: GramMatrix = static()
     loss: GLMLoss = static()
     radius: float | Array
     steepest: float | Array
@@ -166,7 +166,7 @@ class Batched(Batchwise):
         )
         numbers = _TUNED if mode == "tuned" else _theory(problem, len(batches))
         return cls(
-            curvature=Gram(dim=problem.dim, norm=problem.norm, batches=batches),
+            curvature=GramMatrix(dim=problem.dim, norm=problem.norm, batches=batches),
             loss=loss,
             radius=problem.radius,
             steepest=link.steepest(largest_score),
@@ -182,14 +182,14 @@ class Batched(Batchwise):
         """The matrix of a batch first, then its fit, which is made in the matrix's metric."""
         return {"curvature": self.curvature, "fit": self.loss}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return the state before any user."""
         dim, count = self.curvature.dim, len(self.curvature.batches)
         return State(
             total=jnp.zeros(self.curvature.size, jnp.float64),
             noise=jnp.float64(0),
             batch=jnp.int32(0),
-            told=Told(
+            told=BatchState(
                 gram=jnp.zeros((count, dim, dim), jnp.float64),
                 shake=jnp.zeros(count, jnp.float64),
                 estimate=jnp.zeros((count, dim), jnp.float64),

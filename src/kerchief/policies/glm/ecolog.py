@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import repeat
@@ -77,7 +77,7 @@ class ECOLog(Totals):
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> ECOLog:
         """Build it from public facts alone."""
         if problem.link != "logistic":
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"the link is {problem.link!r}; ecolog is for 'logistic' rewards alone: choose "
                 f"another bandit, such as gloc"
             )

@@ -24,7 +24,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, NoiseInfo, Release, Tree
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.problems import Problem
@@ -37,7 +37,7 @@ from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.registry import Mode, register
 
 
-class ShortSurprises(ArmSum):
+class ShortResidualMoments(ArmSum):
     """The sum of e v over users: a surprise e between -1 and 1 and a direction v, scaled like x."""
 
     @property
@@ -97,7 +97,7 @@ class GreedyDescent(Optimist):
     """
 
     question: ClassVar[str] = "surprises"
-    query: ShortSurprises = static()
+    query: ShortResidualMoments = static()
     link: str = static()
     radius: float | Array
     low: float | Array
@@ -133,7 +133,7 @@ class GreedyDescent(Optimist):
             numbers, part = _TUNED, or_default("diversity", diversity, _DIVERSITY / problem.dim)
             slope = 2 * link.steepest(largest_score) / span
         return cls(
-            query=ShortSurprises(dim=problem.dim, norm=problem.norm),
+            query=ShortResidualMoments(dim=problem.dim, norm=problem.norm),
             link=problem.link,
             radius=problem.radius,
             low=problem.low,
@@ -142,7 +142,7 @@ class GreedyDescent(Optimist):
             **({"pull": slope * part * problem.norm} | numbers | changes),
         )
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Before any user: an iterate of zero."""
         zero = jnp.zeros(self.query.dim, jnp.float64)
         return State(total=zero, count=jnp.int32(0), iterate=zero, start=jnp.float64(1))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
-from kerchief.core.queries import Gram, Posed, clip_features, finite
+from kerchief.core.queries import BaseStatistic, GramMatrix, clip_features, finite
 from kerchief.core.struct import struct
 from kerchief.core.validate import MOST_DIM, between, whole
 from kerchief.policies import ellipsoid
@@ -31,7 +31,7 @@ class Model(ellipsoid.Model):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArmSum(Posed):
+class ArmSum(BaseStatistic):
     """A sum over users of a bounded statistic of the arm played, x.
 
     Attributes:
@@ -81,7 +81,7 @@ class Increments(ArmSum):
     def sensitivity(self) -> float:
         """A bound on the diameter of the statistics under replacement.
 
-        Two matrices are at most √2 L² apart (see `Gram`), and two steps twice their bound.
+        Two matrices are at most √2 L² apart (see `GramMatrix`), and two steps twice their bound.
 
         >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).sensitivity ** 2, 6)
         2.01
@@ -90,12 +90,12 @@ class Increments(ArmSum):
 
     @property
     def center(self) -> NDArray[np.float64]:
-        """The matrices' middle (see `Gram`), and no step."""
+        """The matrices' middle (see `GramMatrix`), and no step."""
         return np.concatenate([self._gram.center, np.zeros(self.steps)])
 
     @property
     def radius(self) -> float:
-        """The matrices' radius (see `Gram`) and that of the steps, at right angles.
+        """The matrices' radius (see `GramMatrix`) and that of the steps, at right angles.
 
         >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).radius ** 2, 6)
         0.669167
@@ -116,8 +116,8 @@ class Increments(ArmSum):
         return smat(total[:boundary], self.dim), total[boundary:] / self._scale
 
     @property
-    def _gram(self) -> Gram:
-        return Gram(dim=self.dim, norm=self.norm)
+    def _gram(self) -> GramMatrix:
+        return GramMatrix(dim=self.dim, norm=self.norm)
 
     @property
     def _scale(self) -> float:

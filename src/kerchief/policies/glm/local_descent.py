@@ -24,14 +24,14 @@ from typing import ClassVar, Literal, TypeAlias
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Example, NoiseInfo, Release, Tree
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.online import nearest
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.policies import ellipsoid
 from kerchief.policies.ellipsoid import Totals, posted
@@ -81,7 +81,7 @@ class LocalDescent(Totals):
     """
 
     question: ClassVar[str] = "gradients"
-    query: Regression = static()
+    query: RegressionMoments = static()
     learner: Learner = static()
     link: str = static()
     radius: float | Array
@@ -117,7 +117,7 @@ class LocalDescent(Totals):
         flattest = 1 / link.kappa(largest_score) if proved else link.flattest(largest_score)
         numbers = _THEORY if proved else _TUNED
         return cls(
-            query=Regression(
+            query=RegressionMoments(
                 dim=problem.dim,
                 norm=problem.norm,
                 low=-bound,
@@ -134,7 +134,7 @@ class LocalDescent(Totals):
             **({"regularizer": problem.norm**2} | numbers | changes),
         )
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Before any user: empty sums, and an iterate of zero."""
         zero = jnp.zeros(self.query.dim, jnp.float64)
         empty = vars(super().init(outlook))

@@ -24,7 +24,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Example, NoiseInfo, Release, Tree
 from kerchief.core.linalg import floored_inverse, inverse, smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
@@ -129,7 +129,7 @@ class PrintedDescent(Totals):
     deviation: float | Array
     log: float | Array
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Before any user: empty sums, and an iterate of zero."""
         zero = jnp.zeros(self.query.dim, jnp.float64)
         return State(**vars(super().init(outlook)), iterate=zero)
@@ -209,6 +209,6 @@ register(
     source="Zheng et al. 2020, Algorithm 3",
     trusts=("none", "local"),
     home="logistic",
-    promised=_build_with_budget,
+    build_with_budget=_build_with_budget,
     noises={"local": "gaussian"},
 )

@@ -24,7 +24,7 @@ from jax import Array
 from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State, Totals
 from kerchief.policies.registry import Mode, register
@@ -42,7 +42,7 @@ class OnlineGLM(Ellipsoid, Totals):
         bend: theory mode: bound on the error of one linearization.
     """
 
-    query: Regression = static()
+    query: RegressionMoments = static()
     link: str = static()
     steepest: float | Array
     flattest: float | Array
@@ -60,7 +60,7 @@ class OnlineGLM(Ellipsoid, Totals):
         )
         low, high = problem.low - link.origin - slack, problem.high - link.origin + slack
         return cls(
-            query=Regression(
+            query=RegressionMoments(
                 dim=problem.dim,
                 norm=problem.norm,
                 low=low,

@@ -27,7 +27,7 @@ from kerchief.core.contracts import (
     Arms,
     Clock,
     Example,
-    Outlook,
+    NoiseInfo,
     Policy,
     Query,
     Released,
@@ -39,7 +39,7 @@ from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Gram
+from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Fit, hopeful, lengths, posted
@@ -117,7 +117,7 @@ class RarelySwitching(Policy):
         disjoint: whether the fit that is played leaves explorers out, as Algorithm 2 prints it.
     """
 
-    curvature: Gram = static()
+    curvature: GramMatrix = static()
     loss: GLMLoss = static()
     warm: GLMLoss | None = static()
     radius: float | Array
@@ -157,7 +157,7 @@ class RarelySwitching(Policy):
             minimizer=PreconditionedSteps(steps=1),
         )
         return cls(
-            curvature=Gram(dim=dim, norm=problem.norm, groups=2 if explore else 1),
+            curvature=GramMatrix(dim=dim, norm=problem.norm, groups=2 if explore else 1),
             loss=loss,
             warm=dataclasses.replace(loss, fits=max(1, loss.fits // 2)) if explore else None,
             radius=problem.radius,
@@ -174,7 +174,7 @@ class RarelySwitching(Policy):
         queries: dict[str, Query] = {"curvature": self.curvature, "fit": self.loss}
         return queries if self.warm is None else {**queries, "warm": self.warm}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return the state before any user."""
         dim = self.curvature.dim
         nothing = Anchor(gram=jnp.zeros((dim, dim)), estimate=jnp.zeros(dim), jitter=jnp.float64(0))

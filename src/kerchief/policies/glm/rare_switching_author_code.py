@@ -183,6 +183,6 @@ register(
     source="Sarmasarkar 2026, Section 8: the author's public repository",
     trusts=("none", "joint"),
     home="probit",
-    promised=_build_with_budget,
+    build_with_budget=_build_with_budget,
     noises={"joint": "tree"},
 )

@@ -27,7 +27,7 @@ from kerchief.core.contracts import (
     Arms,
     Clock,
     Example,
-    Outlook,
+    NoiseInfo,
     Policy,
     Query,
     Released,
@@ -39,7 +39,7 @@ from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Gram
+from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
@@ -75,7 +75,7 @@ class GLMUCB(Policy):
     0.3
     """
 
-    gram: Gram = static()
+    gram: GramMatrix = static()
     loss: GLMLoss = static()
     radius: float | Array
     ridge: float | Array
@@ -97,7 +97,7 @@ class GLMUCB(Policy):
             default, unit = 0.3, problem.high - problem.low
         growth = problem.dim * math.log1p(problem.horizon * problem.norm**2 / problem.dim / ridge)
         return cls(
-            gram=Gram(dim=problem.dim, norm=problem.norm),
+            gram=GramMatrix(dim=problem.dim, norm=problem.norm),
             loss=GLMLoss.of(
                 problem,
                 link=problem.link,
@@ -117,7 +117,7 @@ class GLMUCB(Policy):
         """The matrix after every round, and fits on demand."""
         return {"gram": self.gram, "fit": self.loss}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return the state before any user."""
         nothing = jnp.zeros(self.gram.size, jnp.float64)
         return State(total=nothing, fitted=nothing, estimate=jnp.zeros(self.gram.dim, jnp.float64))

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Policy, Release, Tree
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -77,7 +77,7 @@ class Combiner(Patient):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = Combiner.of(problem)
-    >>> model = policy.publish(policy.init({"pair": Outlook(noisy=False)}))
+    >>> model = policy.publish(policy.init({"pair": NoiseInfo(noisy=False)}))
     >>> int(model.posted)
     0
     """
@@ -105,7 +105,7 @@ class Combiner(Patient):
         queries: Mapping[str, Pair] = self.learners[0].queries  # type: ignore[assignment]
         return queries
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Return the state before any user; the first learner will be followed."""
         nobody = jnp.zeros(len(self.learners), jnp.float64)
         return State(
@@ -244,16 +244,16 @@ class PrintedCombiner(Combiner):
     horizon: float | Array
 
     @classmethod
-    def promised(
+    def build_with_budget(
         cls, problem: Problem, epsilon: float = 1.0, delta: float = 0.1, *, mode: Mode = "theory"
     ) -> PrintedCombiner:
         """Build Algorithm 9 and several of Algorithm 1 for a privacy guarantee."""
         between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
         bar, *guesses = constants.eigenvalues
-        first = PrintedAnytime.promised(problem, epsilon, delta, least=bar, power=0.125)
+        first = PrintedAnytime.build_with_budget(problem, epsilon, delta, least=bar, power=0.125)
         fixed_horizon = (
-            PrintedLinUCB.promised(problem, epsilon, delta, least=guess, power=0.125)
+            PrintedLinUCB.build_with_budget(problem, epsilon, delta, least=guess, power=0.125)
             for guess in guesses
         )
         return cls(
@@ -322,6 +322,6 @@ register(
     "Cutkosky et al. 2020",
     trusts=("none", "local"),
     home=None,
-    promised=PrintedCombiner.promised,
+    build_with_budget=PrintedCombiner.build_with_budget,
     noises={"local": "gaussian"},
 )

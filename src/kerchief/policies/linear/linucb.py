@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid, State, Totals
@@ -30,18 +30,18 @@ from kerchief.policies.tuned import TUNED
 class LinUCB(Ellipsoid, Totals):
     """Optimism over an ellipsoid around a (noisy) ridge estimate, with the numbers of `Ellipsoid`.
 
-    >>> from kerchief.core.contracts import Arms, Clock, Outlook
+    >>> from kerchief.core.contracts import Arms, Clock, NoiseInfo
     >>> from kerchief.core.random import Stream
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = LinUCB.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({"moments": Outlook(noisy=False)}))
+    >>> model = policy.publish(policy.init({"moments": NoiseInfo(noisy=False)}))
     >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([True, False, True]))
     >>> clock = Clock(round=jnp.int32(0), since={})
     >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
     0
     """
 
-    query: Regression = static()
+    query: RegressionMoments = static()
 
     @classmethod
     def of(
@@ -54,7 +54,7 @@ class LinUCB(Ellipsoid, Totals):
         numbers = TUNED["linucb"]
         usual = 1.0 if mode == "theory" else numbers["exploration"]
         explored = or_default("exploration", exploration, usual)
-        query, damping = Regression.of(problem), numbers["damping"]
+        query, damping = RegressionMoments.of(problem), numbers["damping"]
         return cls._build(query, problem, mode=mode, exploration=explored, damping=damping)
 
     def _theory_width(self, state: State) -> tuple[Array, Array, Array]:

@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.online import Descent, Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
@@ -114,7 +114,7 @@ class OnlineLinUCB(Patient, Optimist):
             mode=mode,
         )
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Before any user: the learner at zero, empty sums."""
         dim = self.query.dim
         return State(

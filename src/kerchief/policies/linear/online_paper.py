@@ -110,7 +110,7 @@ class PrintedLinUCB(OnlineLinUCB):
     log: float | Array
 
     @classmethod
-    def promised(
+    def build_with_budget(
         cls,
         problem: Problem,
         epsilon: float = math.inf,
@@ -184,7 +184,7 @@ class PrintedAnytime(PrintedLinUCB):
     epochs: Mapping[str, tuple[float | Array, ...]]
 
     @classmethod
-    def promised(
+    def build_with_budget(
         cls,
         problem: Problem,
         epsilon: float = math.inf,
@@ -196,7 +196,7 @@ class PrintedAnytime(PrintedLinUCB):
     ) -> PrintedAnytime:
         """The rule for a promise, or for none; numbers as in Algorithm 1."""
         parts = [
-            PrintedLinUCB.promised(
+            PrintedLinUCB.build_with_budget(
                 dataclasses.replace(problem, horizon=2**m), epsilon, delta, least=least, power=power
             )
             for m in range(problem.horizon.bit_length())
@@ -249,12 +249,12 @@ _register(
     PrintedLinUCB,
     summary="The paper's online LinUCB, with its widths and bounds",
     source=f"{_SOURCE} 1",
-    promised=PrintedLinUCB.promised,
+    build_with_budget=PrintedLinUCB.build_with_budget,
 )
 _register(
     "online-linucb-anytime@paper",
     PrintedAnytime,
     summary="The paper's online LinUCB, restarted in epochs that double",
     source=f"{_SOURCE} 9",
-    promised=PrintedAnytime.promised,
+    build_with_budget=PrintedAnytime.build_with_budget,
 )

@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Outlook, Release
+from kerchief.core.contracts import NoiseInfo, Release
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.core.struct import static, struct
@@ -92,7 +92,7 @@ class PairLinUCB(Ellipsoid):
         explored = or_default("exploration", exploration, 1.0 if mode == "theory" else 0.2)
         return cls._build(Pair.of(problem), problem, mode=mode, exploration=explored, damping=1.0)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Before any user: empty sums."""
         dim = self.query.dim
         return State(

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.batches import growing
-from kerchief.core.contracts import Outlook, Release
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import NoiseInfo, Release
+from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, positive, whole
 from kerchief.policies.ellipsoid import Model, Optimist, posted, shifted
@@ -107,13 +107,13 @@ class Coded(Optimist):
         local: ε₀, the most that one report may tell whoever reads it on its way to the shuffler.
     """
 
-    query: Regression = static()
+    query: RegressionMoments = static()
     horizon: int = static()
     length: float = static(number=True, default=0)
     local: float = static(number=True, default=math.inf)
 
     @property
-    def queries(self) -> Mapping[str, Regression]:
+    def queries(self) -> Mapping[str, RegressionMoments]:
         """The only query, a running total with the chosen batches and local epsilon."""
         facts: dict[str, Any] = {} if math.isinf(self.local) else {"local": self.local}
         if self.length:
@@ -125,7 +125,9 @@ def _equal(horizon: int, length: float) -> tuple[int, ...]:
     """Return the ends of batches of one length, at most the horizon."""
     shorter = min(at_least("length", length, 1.0), horizon)
     if shorter % 1:
-        raise InvalidValue(f"length is {length}; a batch has a whole number of users: round it")
+        raise InvalidValueError(
+            f"length is {length}; a batch has a whole number of users: round it"
+        )
     length = whole("length", int(shorter))
     whole("horizon", horizon, high=length * _MOST_BATCHES)
     return tuple(range(length, horizon + 1, length))
@@ -176,7 +178,7 @@ class SBLB(Batchwise, Coded):
         delta: float = 1e-5,
     ) -> SBLB:
         """Build it from public facts alone; without a promise it has the batches of ε = 1."""
-        query = Regression.of(problem)
+        query = RegressionMoments.of(problem)
         policy = cls(
             query=query,
             horizon=problem.horizon,
@@ -190,7 +192,7 @@ class SBLB(Batchwise, Coded):
         return dataclasses.replace(policy, query=policy.queries[cls.question])
 
     @property
-    def queries(self) -> Mapping[str, Regression]:
+    def queries(self) -> Mapping[str, RegressionMoments]:
         """The only query, with p from ε₀ or corollary 8 and batches by equation (3)."""
         (epsilon, delta), dim = self.promise, self.query.dim
         is_local_set = math.isfinite(self.local)
@@ -206,7 +208,7 @@ class SBLB(Batchwise, Coded):
         query = dataclasses.replace(self.query, batches=batches, keep=keep, local=self.local)
         return {self.question: query}
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Held:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> Held:
         """Before any user: the regularizer alone, so that the longest arm is played.
 
         The paper prints no first width. It is the part of (7) that has no round in it, S√(3λ): any
@@ -266,7 +268,7 @@ class SBLB(Batchwise, Coded):
 
 
 @struct
-class Mended(Coded, LinUCB):
+class RepairedSBLB(Coded, LinUCB):
     """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
 
     Batches grow by a factor of 2.5. The first, in which nothing is known, has √(32 T) users, and
@@ -282,7 +284,7 @@ class Mended(Coded, LinUCB):
         mode: Mode = "tuned",
         exploration: float | None = None,
         epsilon: float = math.inf,
-    ) -> Mended:
+    ) -> RepairedSBLB:
         """Build it as `LinUCB.of` does, with a damping of 1.
 
         `epsilon` is that of the privacy guarantee.
@@ -299,17 +301,17 @@ class Mended(Coded, LinUCB):
 
 def _build_with_budget(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = 0.0
-) -> Mended:
-    return Mended.of(problem, mode=mode, epsilon=epsilon)
+) -> RepairedSBLB:
+    return RepairedSBLB.of(problem, mode=mode, epsilon=epsilon)
 
 
 register(
     "sblb",
-    Mended,
+    RepairedSBLB,
     summary="LinUCB on shuffled batches that grow",
     source="Garcelon et al. 2022, repaired",
     trusts=("none", "shuffle"),
-    promised=_build_with_budget,
+    build_with_budget=_build_with_budget,
 )
 for _name, _algorithm, _switching, _when in (
     ("sblb@paper", 1, True, "when the matrix has grown"),
@@ -322,6 +324,6 @@ for _name, _algorithm, _switching, _when in (
         source=f"Garcelon et al. 2022, Algorithm {_algorithm}",
         trusts=("none", "shuffle"),
         home=None,
-        promised=partial(SBLB.of, switching=_switching),
+        build_with_budget=partial(SBLB.of, switching=_switching),
         noises={"shuffle": "bit"},
     )

@@ -27,12 +27,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import NoiseInfo
 from kerchief.core.design import Design, near_optimal
-from kerchief.core.errors import InvalidValue
-from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.errors import InvalidValueError
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery
 from kerchief.core.problems import PopulationProblem
-from kerchief.core.queries import UnitBall
+from kerchief.core.queries import UnitBallVector
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, or_default, whole
 from kerchief.policies.registry import Mode, register
@@ -84,7 +84,7 @@ class Elimination(PhasePolicy):
     [(17, 21), (34, 38), (68, 72), (136, 140), (272, 276)]
     """
 
-    query: UnitBall = static()
+    query: UnitBallVector = static()
     problem: PopulationProblem = static()
     rule: Rule = static()
     once: bool = static()
@@ -113,7 +113,7 @@ class Elimination(PhasePolicy):
         union = math.sqrt(2 * math.log(problem.arms * phases * problem.horizon))
         usual = union if theory else 4.75
         return cls(
-            query=UnitBall(size=1 if once else _ATOMS_PER_DIM * problem.dim),
+            query=UnitBallVector(size=1 if once else _ATOMS_PER_DIM * problem.dim),
             problem=problem,
             rule=rule,
             once=once,
@@ -125,7 +125,7 @@ class Elimination(PhasePolicy):
         )
 
     @property
-    def queries(self) -> Mapping[str, UnitBall]:
+    def queries(self) -> Mapping[str, UnitBallVector]:
         """The only query, one vector per client."""
         return {ANSWERS: self.query}
 
@@ -150,7 +150,7 @@ class Elimination(PhasePolicy):
         population that is too small to ask everyone at most once is refused.
         """
         if float(self.clients) % 1:
-            raise InvalidValue(f"clients is {self.clients}; nobody is asked in part: round it")
+            raise InvalidValueError(f"clients is {self.clients}; nobody is asked in part: round it")
         number = 1 if self.rule == "paper" else self._start(noise)
         phases: list[Phase] = []
         rounds = first = 0
@@ -159,17 +159,17 @@ class Elimination(PhasePolicy):
             phases.append(Phase(number=number, pulls=pulls, first=first, clients=clients))
             rounds, first, number = rounds + self._length(number), first + clients, number + 1
         if first > self.problem.clients:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"{len(phases)} phases ask {first} clients, each of them once, and the population "
                 f"has {self.problem.clients}; take a larger population, fewer rounds or less growth"
             )
         return tuple(phases)
 
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
+    def init(self, outlook: Mapping[str, NoiseInfo]) -> State:
         """Every action survives."""
         return State(allowed=jnp.ones(self.problem.arms, bool), best=jnp.int32(0))
 
-    def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> Asked:
+    def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> PhaseQuery:
         """Assign a design on the survivors, in whole plays, and its questions to clients."""
         x, design = features.astype(jnp.float64), self._design(features, state)
         weights, atoms = jax.lax.top_k(design.weights, self._atoms)
@@ -194,7 +194,7 @@ class Elimination(PhasePolicy):
                 jnp.where(better, by_estimate, by_average)
                 for by_estimate, by_average in zip(estimates, averages, strict=True)
             )
-        return Asked(
+        return PhaseQuery(
             atoms=atoms[None],
             pulls=plays[None],
             plays=plays[None],
@@ -206,13 +206,19 @@ class Elimination(PhasePolicy):
             reals=reals,
         )
 
-    def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
+    def answer(self, asked: PhaseQuery, group: Array | int, averages: Array) -> Array:
         """The client's averages, clipped to the public bounds, through the encoder."""
         clipped = jnp.clip(averages, self.problem.low, self.problem.high)
         return asked.encoder[group].astype(averages.dtype) @ clipped
 
     def update(
-        self, features: Array, state: State, asked: Asked, phase: Phase, mean: Array, noise: Array
+        self,
+        features: Array,
+        state: State,
+        asked: PhaseQuery,
+        phase: Phase,
+        mean: Array,
+        noise: Array,
     ) -> State:
         """Drop every action that lags the best by more than its width."""
         x = features.astype(jnp.float64)
@@ -239,9 +245,9 @@ class Elimination(PhasePolicy):
 
     def _one_reward(
         self, atoms: Array, plays: Array, inverse: Array, span: Array, solve: Array
-    ) -> Asked:
+    ) -> PhaseQuery:
         """T(x) clients play x, once each, and send that reward: one number, at most B."""
-        return Asked(
+        return PhaseQuery(
             atoms=atoms[:, None],
             pulls=jnp.ones_like(plays)[:, None],
             plays=plays[:, None],
@@ -275,7 +281,9 @@ class Elimination(PhasePolicy):
         encoder = jnp.pad(solve / length, ((0, rest), (0, 0)))
         return encoder, jnp.pad(length * span, ((0, 0), (0, rest))), rank
 
-    def _exact_widths(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
+    def _exact_widths(
+        self, apart: Array, assignment: PhaseQuery, phase: Phase, noise: Array
+    ) -> Array:
         """Compute z standard deviations of the estimated lead of one action over another."""
         covariance = self._reward**2 * assignment.inverse
         if not self.once:
@@ -283,7 +291,9 @@ class Elimination(PhasePolicy):
         total = covariance + (noise**2 * assignment.decoder) @ assignment.decoder.T
         return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
 
-    def _paper_width(self, apart: Array, assignment: Asked, phase: Phase, noise: Array) -> Array:
+    def _paper_width(
+        self, apart: Array, assignment: PhaseQuery, phase: Phase, noise: Array
+    ) -> Array:
         """Compute twice W of the paper's equation 3 or 54, with the true noise."""
         dim, problem = self.problem.dim, self.problem
         if self.once:

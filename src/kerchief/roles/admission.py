@@ -101,7 +101,9 @@ class Places:
     def refusal(self, client: bytes | None) -> RejectedError | None:
         """Return why a client may take no place; None if it may."""
         limit = self._limits[client]
-        if limit is not None and limit <= 0:
+        if limit is None:
+            return None
+        if limit <= 0:
             return RejectedError("client", "the client is not admitted to this task")
         if self.left(client, 1) <= 0:
             return RejectedError("spent", f"the client has used up its limit of {limit}")

@@ -517,17 +517,19 @@ class Aggregator(NoCopy):
                 continue
             # A copy of one that was refused is refused, though the next cohort might take it; but
             # not where its client was refused, which may have copied another client's report.
-            key = report.id, report.epoch, report.label
-            place = refusals.get(key) or self._choose_cohort(
-                report, row.epoch, cohort, counted_ids, counts
-            )
-            if isinstance(place, RejectedError):
-                refusals[key] = place
-            elif isinstance(place, int):
-                place = places.refusal(client) or place
-            answers.append(place if isinstance(place, RejectedError) else None)
+            place: int | RejectedError | None = None
+            if refusals:
+                place = refusals.get((report.id, report.epoch, report.label))
+            if place is None:
+                place = self._choose_cohort(report, row.epoch, cohort, counted_ids, counts)
+                if isinstance(place, RejectedError):
+                    refusals[report.id, report.epoch, report.label] = place
+                elif place is not None:
+                    place = places.refusal(client) or place
             if not isinstance(place, int):
+                answers.append(place)
                 continue
+            answers.append(None)
             counted_ids.add(report.id)
             new_ids.append((report.id, place))
             places.take(client)

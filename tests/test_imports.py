@@ -128,7 +128,7 @@ def test_every_command_is_in_the_help() -> None:
         assert command(name).get_short_help_str(50).removesuffix("...") in shown
 
 
-def test_listings_are_the_registries() -> None:
+def test_list_command_shows_the_registries() -> None:
     shown = _python("from kerchief.cli.main import main; main(['list', 'trusts', '--json'])")
     names = [line["name"] for line in json.loads(shown)["trusts"]]
     assert names == ["none", "local", "shuffle", "joint", "central"]

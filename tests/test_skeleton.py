@@ -48,5 +48,5 @@ def test_skeleton_is_checked_from_outside_the_package(skeleton: Any) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["none", "local", "joint"])
-def test_it_keeps_all_laws(skeleton: Any, trust: str) -> None:
+def test_skeleton_passes_all_checks(skeleton: Any, trust: str) -> None:
     check(skeleton.AlongTheMean, trusts=[trust], thorough=True)

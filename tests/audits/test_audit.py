@@ -60,7 +60,7 @@ def test_equal_distributions_prove_no_epsilon() -> None:
     assert look(name="still", claim=promise(1.0), views=still).epsilon_lower == 0
 
 
-def test_what_is_certain_is_seen_beside_noise() -> None:
+def test_certain_difference_is_detected_beside_noise() -> None:
     """A small difference that never varies, beside large noise."""
     rng = np.random.default_rng(0)
     one, other = rng.normal(size=(2, 4000, 1, 3))
@@ -108,7 +108,7 @@ def test_names_are_found() -> None:
     assert find("coins").runs < find("gaussian").runs
 
 
-def test_kinds_are_found_by_their_earlier_words() -> None:
+def test_find_accepts_earlier_names_of_kinds() -> None:
     """And shown by those that everything else goes by."""
     assert find("dpe", kind="phased") == find("dpe", kind="population")
     assert find("tsallis", kind="plain") == find("tsallis", kind="context-free")
@@ -203,7 +203,7 @@ def test_audit_result_has_documented_keys() -> None:
 @pytest.mark.parametrize(
     "subject", list(entries()), ids=lambda subject: f"{subject.kind}-{subject.name}-{subject.trust}"
 )
-def test_everything_is_within_its_claim(subject: Subject, epsilon: float) -> None:
+def test_every_entry_stays_within_its_claim(subject: Subject, epsilon: float) -> None:
     """At most the claim, each but for 1e-3 (seeds are fixed); mechanisms at least a tenth of it."""
     mechanism = subject.kind == "mechanism"
     found = subject.audit(

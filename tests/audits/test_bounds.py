@@ -41,7 +41,7 @@ def test_guess_bound_is_valid_and_tight_for_randomized_response(epsilon: float) 
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-2])
-def test_guesses_where_delta_is_used_up(delta: float) -> None:
+def test_guess_bound_is_valid_and_tight_when_delta_is_used_up(delta: float) -> None:
     """Randomized response that tells the truth outright with chance δ is within its claim."""
     rng, trials, epsilon = np.random.default_rng(1), 20_000, 1.0
     truth = delta + (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))

@@ -120,7 +120,7 @@ def test_every_bandit_keeps_the_costly_laws(case: PolicyFixture) -> None:
 
 
 @pytest.mark.nightly
-def test_some_replicates_stop() -> None:
+def test_halving_replicates_stop_before_the_horizon() -> None:
     """Else the law about what has stopped would look at nothing."""
     case = PolicyFixture.of("halving", POLICIES["halving"], "local")
     assert (play(case).run.releases["loss"] < case.size.horizon - 2).all()

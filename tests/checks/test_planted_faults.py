@@ -707,7 +707,7 @@ def test_an_unregistered_policy_is_found() -> None:
         check_registry([module])
 
 
-def test_an_entry_that_is_not_true_is_found() -> None:
+def test_registry_check_finds_untrue_entry() -> None:
     registry: Registry[PolicyEntry] = Registry("policy")
     wrong: dict[str, Any] = {"trusts": ("blind",), "parent": "nobody", "kinds": (Gossip,)}
     registry.add("odd", dataclasses.replace(POLICIES["uniform"], **wrong))

@@ -60,7 +60,9 @@ def test_everything_is_audited(call: Call, monkeypatch: pytest.MonkeyPatch, json
         assert "confidence 0.999" in result.stdout
 
 
-def test_a_false_claim_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_fails_with_warning_when_claim_is_false(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The exit status and a warning."""
     honest = Subject.audit
 
@@ -108,7 +110,7 @@ def test_audit_rejects_out_without_matplotlib_before_any_run(
     assert result.stderr.rstrip().endswith(", or leave --out away")
 
 
-def test_an_earlier_picture_is_not_replaced_unless_it_is_said(
+def test_audit_replaces_earlier_picture_only_with_force(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before anything is played."""

@@ -38,7 +38,7 @@ def test_check_exits_with_one_when_custom_policy_fails(call: Call, tmp_path: Pat
     assert "clipping holds beyond the domain; seen:" in result.stdout
 
 
-def test_what_is_not_there_is_refused_in_one_line(call: Call) -> None:
+def test_check_rejects_unknown_subject(call: Call) -> None:
     for name, word in (
         ("nobody", "no bandit, world, noise or trust is called"),
         ("nowhere:Nothing", "module:Class"),

@@ -108,7 +108,9 @@ def test_continual_noise_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
-def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_prints_mechanism_chosen_by_default(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A curator's Laplace noise, by its word in the table and by its class in the rows."""
     monkeypatch.setenv("COLUMNS", "120")
     who = ("--policy", "pe", "--env", "population", "--trust", "central", "--epsilon", 1)
@@ -312,7 +314,7 @@ def test_json_needs_no_library_for_reports(call: Call, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_one_missing_library_costs_its_own_files(
+def test_missing_library_skips_only_its_own_files(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
@@ -360,7 +362,7 @@ def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
     return stopped
 
 
-def test_an_interrupted_run_keeps_what_was_finished(
+def test_interrupted_compare_keeps_finished_configurations(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunState, "results", _stopped_after(2))
@@ -420,9 +422,7 @@ def test_compare_hint_names_only_flags_of_its_environment(call: Call) -> None:
     assert "; less with --trust, --epsilon, --horizon or --replicates" in result.stderr
 
 
-def test_widths_without_a_proof_are_said_to_be_so(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compare_warns_of_widths_without_proof(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "results", fake_play(0))
     flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
     told = "proved for normal noise at a delta above 0, and not for local"

@@ -72,7 +72,7 @@ def test_leaderboard_has_no_picture_format_option(call: Call) -> None:
     assert "picture" not in call("leaderboard", "--help").output
 
 
-def test_a_format_that_nobody_writes_is_refused_in_one_line(call: Call) -> None:
+def test_unknown_picture_format_is_rejected(call: Call) -> None:
     result = call("compare", "--contexts", "ball", "--trust", "joint", "--format", "gif")
     assert result.exit_code == 2
     assert "format is 'gif'; choose one of png, pdf, svg" in result.stderr

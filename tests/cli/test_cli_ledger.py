@@ -59,7 +59,7 @@ def test_ledger_show_prints_events_and_their_cost(call: Call, file: Path) -> Non
     assert document["spent"] == {"epsilon": pytest.approx(1.0, rel=1e-6), "delta": 1e-5}
 
 
-def test_a_looser_bound_is_called_one(call: Call, file: Path) -> None:
+def test_ledger_show_marks_looser_bound_of_second_accountant(call: Call, file: Path) -> None:
     """A second accountant that only bounds from above may show more than the budget."""
     assert "distributions, exact" in " ".join(call("ledger", "show", file).stdout.split())
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT, rounds=50)
@@ -169,11 +169,11 @@ def test_a_ledger_with_a_key_twice_is_refused(call: Call, file: Path) -> None:
     assert "stands twice" in told.stderr
 
 
-def test_a_chain_that_is_not_there(call: Call, tmp_path: Path) -> None:
+def test_ledger_verify_rejects_missing_chain(call: Call, tmp_path: Path) -> None:
     assert call("ledger", "verify", str(tmp_path / "nothing")).exit_code == 2
 
 
-def test_added_bills_are_spent_by_a_filter(call: Call, tmp_path: Path) -> None:
+def test_ledger_show_adds_adaptive_charges_by_filter(call: Call, tmp_path: Path) -> None:
     """Both accountants price four bills as fixed in advance; the ledger adds up their epsilons."""
     ledger = MemoryLedger(Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL))
     for _ in range(4):

@@ -115,9 +115,7 @@ def test_the_settings_are_taken_by_compare_and_by_a_bandit(
     assert bandit.spent().epsilon <= 8.0
 
 
-def test_an_earlier_plan_is_not_replaced_unless_it_is_said(
-    quick: list[Planning], tmp_path: Path
-) -> None:
+def test_plan_replaces_earlier_plan_only_with_force(quick: list[Planning], tmp_path: Path) -> None:
     assert run(*ASKED, "--out", str(tmp_path)).exit_code == 0
     before = (tmp_path / "plan.json").read_bytes()
     refused = run(*ASKED, "--out", str(tmp_path))
@@ -186,7 +184,9 @@ def test_concurrent_second_plan_is_printed_but_not_written(
         ("--data nowhere.csv --features a=0:1 --label b", "nowhere.csv"),
     ],
 )
-def test_wrong_questions_get_one_line(quick: list[Planning], words: str, said: str) -> None:
+def test_plan_rejects_invalid_options_in_one_line(
+    quick: list[Planning], words: str, said: str
+) -> None:
     result = run(*words.split())
     assert result.exit_code == 2
     assert said in result.stderr

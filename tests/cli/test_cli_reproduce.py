@@ -369,7 +369,7 @@ def test_reproduce_interrupted_while_drawing_reports_kept_cells(
 
 
 @pytest.mark.parametrize("count", [0, 6])
-def test_an_interrupted_run_keeps_what_was_finished(
+def test_interrupted_reproduce_keeps_finished_cells_and_claims(
     call: Call, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(RunState, "results", _stopped_after(count))

@@ -56,7 +56,9 @@ def test_recorded_searches_are_listed_and_checked(call: Call) -> None:
     assert checked.stdout.count("the code plays what was found") == len(SEARCHES)
 
 
-def test_a_default_that_was_not_found_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_check_fails_when_default_differs_from_outcome(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(tuned.TUNED, "ucb", {"width": 3.0})
     result = call("tune", "ucb", "--check")
     assert result.exit_code == 1

@@ -190,7 +190,7 @@ def test_a_charge_is_in_the_file_before_anything_is_drawn(
     assert seen == [1]
 
 
-def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path) -> None:
+def test_model_file_serves_as_policy_and_reward_model(value: Call, tmp_path: Path) -> None:
     model = tmp_path / "model.json"
     model.write_text('{"by_arm": [[1, 0], [-1, 0], [0, 1]]}')
     result = value("--features", "x0,x1", "--model", model, "--json")

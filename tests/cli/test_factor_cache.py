@@ -73,6 +73,6 @@ def test_invalid_cached_factor_is_fitted_again(content: str, tmp_path: Path) -> 
     assert blt_fit.fit(300, 2) == alone
 
 
-def test_a_folder_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+def test_factor_cache_tolerates_missing_folder(tmp_path: Path) -> None:
     keep_factors(tmp_path / "missing")
     assert blt_fit.fit(300, 2).column_norm > 1

@@ -28,7 +28,7 @@ def test_quick_compile_matches_jit_and_skips_unknown_options(
     assert float(jnp.abs(found - wanted).max()) < 1e-3 * float(jnp.abs(wanted).max())
 
 
-def test_it_is_compiled_once() -> None:
+def test_quickly_compiled_function_is_traced_once() -> None:
     traced = []
 
     @compiled_quickly()

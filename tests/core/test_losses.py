@@ -81,7 +81,7 @@ WILD += [-number for number in WILD]
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("link", LINK_NAMES)
-def test_gradients_are_clipped_at_any_point_whatever(link: str, dtype: type) -> None:
+def test_gradients_are_clipped_for_any_record_and_point(link: str, dtype: type) -> None:
     asked, rng = loss(link, high=3.0), np.random.default_rng(7)
     encode = jax.jit(jax.vmap(lambda x, y: asked.encode(Example(features=x, reward=y))))
     with np.errstate(over="ignore"):

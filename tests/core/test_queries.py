@@ -122,7 +122,7 @@ def test_sensitivity_is_reached_and_never_exceeded_by_search(asked: RegressionMo
 
 
 @pytest.mark.parametrize("reward", [0.5, 1.0, 1.3, 2.0])
-def test_the_worst_pair_attains_it(reward: float) -> None:
+def test_worst_pair_attains_the_sensitivity(reward: float) -> None:
     asked = query(dim=2, low=-reward, high=reward)
     cosine = -min(1.0, reward**2 / 2)
     sine = math.sqrt(1 - cosine**2)
@@ -131,7 +131,9 @@ def test_the_worst_pair_attains_it(reward: float) -> None:
 
 
 @pytest.mark.parametrize(("reward", "weights"), [(0.5, (1, 1)), (1.0, (1, 0)), (3.0, (0, 1))])
-def test_with_weights_a_corner_attains_it(reward: float, weights: tuple[int, int]) -> None:
+def test_corner_of_weights_attains_the_weighted_sensitivity(
+    reward: float, weights: tuple[int, int]
+) -> None:
     asked = query(dim=2, low=-reward, high=reward, weighted=True)
     cosine = -(reward**2) / 2 if weights == (1, 1) else -1.0
     sine = math.sqrt(1 - cosine**2)
@@ -140,7 +142,7 @@ def test_with_weights_a_corner_attains_it(reward: float, weights: tuple[int, int
     assert worst == pytest.approx(asked.sensitivity, rel=1e-12)
 
 
-def test_a_weight_counts_only_where_it_is_asked_for() -> None:
+def test_weight_counts_only_in_weighted_queries() -> None:
     heavy = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5), weight=0.25)
     plain = dataclasses.replace(heavy, weight=1.0)
     asked = query(dim=2, balance=0.5)
@@ -227,7 +229,7 @@ def test_vectors_inside_the_ball_are_not_touched() -> None:
         assert (clip_features(features, 1.0 + 1e-6) == features).all()
 
 
-def test_what_is_not_a_number_counts_as_zero() -> None:
+def test_clipping_replaces_non_finite_features_by_zero() -> None:
     clipped = clip_features(jnp.array([math.nan, 3.0, -math.inf]), 1.0)
     assert clipped.tolist() == [0.0, 1.0, 0.0]
 

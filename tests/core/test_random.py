@@ -100,7 +100,7 @@ def test_a_stream_is_the_cipher_at_its_address() -> None:
 
 
 @pytest.mark.parametrize("round", [0, 7, 2**32 - 1])
-def test_words_that_are_kept_are_the_words(round: int) -> None:
+def test_kept_words_equal_freshly_drawn_words(round: int) -> None:
     """Four travel in two floats: also those that are none, of which one in 2000 is."""
     at = Stream.of(seed=3, replicate=5).at(ARMS, round=jnp.uint32(round))
     kept, again = jax.jit(lambda: (at.kept_words(100_000), at.words(100_000)))()

@@ -38,7 +38,7 @@ def test_a_name_is_taken_once() -> None:
     assert things["a"] == 1
 
 
-def test_an_unknown_name_names_its_neighbour() -> None:
+def test_unknown_name_error_suggests_the_nearest_name() -> None:
     things: Registry[int] = Registry("thing")
     things.add("linear", 1)
     things.add("logistic", 2)

@@ -30,7 +30,7 @@ def test_ranges_alone_are_scaled_as_by_ranged() -> None:
         {"age": "18:90", "plan": "basic|gold", "town": "Rome|Oslo|other"},
     ],
 )
-def test_words_get_coordinates_of_their_own(features: Any) -> None:
+def test_categories_get_separate_coordinates(features: Any) -> None:
     public = Declaration.of(features)
     table = read_table({"age": [54, 90], "plan": ["gold", "basic"], "town": ["Oslo", "Bern"]})
     made = public.encode(table)

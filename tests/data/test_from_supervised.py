@@ -162,7 +162,9 @@ def test_users_and_arms_may_both_have_features() -> None:
         ({"sha256": "0" * 64}, "these are not the same data"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], said: str) -> None:
+def test_from_supervised_rejects_invalid_data_in_one_line(
+    change: dict[str, Any], said: str
+) -> None:
     given: dict[str, Any] = {"X": PEOPLE, "y": "likes", "features": FEATURES}
     with pytest.raises(InvalidValueError, match=said) as caught:
         from_supervised(**given | change)
@@ -295,13 +297,15 @@ def test_a_plan_on_data_travels_to_other_processes() -> None:
         ({"horizon": 41}, "there are 40 users who come once each"),
     ],
 )
-def test_misfits_are_refused(change: dict[str, Any], said: str) -> None:
+def test_comparison_rejects_settings_that_misfit_the_data(
+    change: dict[str, Any], said: str
+) -> None:
     world = from_supervised(PEOPLE, "likes", features=FEATURES)
     with pytest.raises(InvalidValueError, match=said):
         Comparison.on(world, **change)
 
 
-def test_what_is_no_world_of_data_is_refused() -> None:
+def test_comparison_rejects_environment_not_made_from_data() -> None:
     wrong: Any = kerchief.make_environment()
     with pytest.raises(InvalidValueError, match="give a world that `from_supervised` makes"):
         Comparison(data=wrong)

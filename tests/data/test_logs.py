@@ -54,7 +54,7 @@ def same(one: Logs, other: Logs, *more: str) -> None:
         ({"arms": 0}, "arms is 0"),
     ],
 )
-def test_what_is_wrong_is_named_by_row_and_column(changed: Any, said: str) -> None:
+def test_logs_error_names_row_and_column(changed: Any, said: str) -> None:
     good: Any = {
         "contexts": np.zeros((2, 1)),
         "actions": np.array([0, 1]),
@@ -78,7 +78,7 @@ def test_logs_are_copies_that_nobody_can_write_to() -> None:
 
 
 @pytest.mark.parametrize("of_arms", [None, OF_ROWS], ids=["users", "arms"])
-def test_dsjson_gives_back_what_it_was_given(of_arms: Any, tmp_path: Path) -> None:
+def test_dsjson_round_trips_logs(of_arms: Any, tmp_path: Path) -> None:
     allowed = np.arange(3) < np.maximum(2, logged(40, seed=5).actions + 1)[:, None]
     more: Any = {"arm_features": of_arms, "users": USERS, "names": ("User.age", "hour")}
     logs = logged(40, seed=5, allowed=allowed, **more)
@@ -190,7 +190,7 @@ def test_a_feature_that_no_line_has_is_named(tmp_path: Path) -> None:
         read_dsjson(tmp_path / "log.json", features=("x0", "x7"), **RANGE)
 
 
-def test_masks_that_dsjson_cannot_say_are_refused(tmp_path: Path) -> None:
+def test_write_dsjson_rejects_masks_it_cannot_express(tmp_path: Path) -> None:
     allowed = np.ones((40, 3), bool)
     rows = np.flatnonzero(logged(40, seed=5).actions > 0)
     allowed[rows, 0] = False
@@ -199,7 +199,7 @@ def test_masks_that_dsjson_cannot_say_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of_arms", [None, OF_ARMS, OF_ROWS], ids=["users", "arms", "rows"])
-def test_bandit_feedback_gives_back_what_it_was_given(of_arms: Any, tmp_path: Path) -> None:
+def test_bandit_feedback_round_trips_logs(of_arms: Any, tmp_path: Path) -> None:
     logs = logged(40, seed=5, arm_features=of_arms, users=USERS)
     write_feedback(logs, tmp_path / "log.npz")
     for again in (
@@ -320,7 +320,7 @@ def test_features_of_one_namespace_stand_side_by_side(tmp_path: Path) -> None:
     same(beside, read_dsjson(tmp_path / "log.json", arms=3, **RANGE), "names")
 
 
-def test_arms_that_no_row_allows_are_not_lost_without_a_word(tmp_path: Path) -> None:
+def test_write_dsjson_rejects_last_arm_that_no_row_allows(tmp_path: Path) -> None:
     allowed = np.ones((40, 4), bool)
     allowed[:, 3] = False
     with pytest.raises(CodecError, match="arm 3, the last, is allowed in no row"):

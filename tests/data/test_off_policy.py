@@ -67,7 +67,7 @@ def corners() -> list[Floats]:
 
 @pytest.mark.parametrize("pure", [False, True], ids=["euclidean", "taxicab"])
 @pytest.mark.parametrize("summed", SUMS, ids=str)
-def test_no_two_units_are_further_apart_than_is_paid_for(summed: ValueSum, pure: bool) -> None:
+def test_value_statistics_stay_within_charged_sensitivity(summed: ValueSum, pure: bool) -> None:
     """All pairs of extreme units, and of units between them; most sensitivities are reached."""
     weights, rewards, guesses, expected = corners()
     if not getattr(summed, "modelled", False):
@@ -319,7 +319,7 @@ def test_doubt_shrinks_with_rows_and_grows_with_privacy() -> None:
     assert width(1000, level=0.5) < 0.5 * width(1000, level=0.99)
 
 
-def test_cut_weights_widen_both_ends_and_are_told() -> None:
+def test_clipped_weights_widen_the_interval_and_are_stated() -> None:
     cut = off_policy_value(logged(20_000, seed=1), OneArm(arm=2), largest_weight=2.0)
     assert cut.weight is not None
     assert cut.weight < 0.7
@@ -390,7 +390,7 @@ def test_only_the_first_rows_of_a_user_count(monkeypatch: pytest.MonkeyPatch) ->
         ({"epsilon": 0.0}, "epsilon is 0.0"),
     ],
 )
-def test_what_cannot_be_promised_is_refused(asked: Any, said: str) -> None:
+def test_off_policy_value_rejects_unattainable_guarantee(asked: Any, said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         off_policy_value(logged(300, seed=1), OneArm(arm=0), **asked)
 
@@ -587,7 +587,7 @@ def test_reward_fit_beyond_memory_is_rejected_before_any_charge(
 
 
 @pytest.mark.parametrize("fails", ["chances_of", "_sum_in_steps"])
-def test_what_fails_before_a_draw_of_a_fit_costs_nothing(
+def test_failure_before_the_fit_draw_charges_nothing(
     fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a call with two sums, all that can be worked out is worked out before the charge."""
@@ -602,7 +602,7 @@ def test_what_fails_before_a_draw_of_a_fit_costs_nothing(
     assert ledger.receipts == ()
 
 
-def test_scores_of_a_row_do_not_know_how_many_others_there_are() -> None:
+def test_row_scores_do_not_depend_on_number_of_rows() -> None:
     """To the last bit: a user who comes once more must not move what is added for others."""
     dice = np.random.default_rng(4)
     rows, by_arm = dice.normal(size=(200, 37)), dice.normal(size=(5, 37))

@@ -165,7 +165,7 @@ def test_masks_travel_with_their_rows() -> None:
         ({}, {"norm": 1.0, "least": 0.0}, "least_propensity is 0.0"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(more: Any, asked: Any, said: str) -> None:
+def test_replay_rejects_unusable_logs(more: Any, asked: Any, said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         Replay.of(logged(50, seed=4, **more), **asked)
 

@@ -55,7 +55,7 @@ def same(one: Logs, other: Logs) -> None:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_a_table_gives_back_what_it_was_given(ending: str, tmp_path: Path) -> None:
+def test_log_table_round_trips_logs(ending: str, tmp_path: Path) -> None:
     write_log_table(LOGS, tmp_path / f"log{ending}")
     again = read_logs(
         tmp_path / f"log{ending}",
@@ -135,7 +135,7 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
         ({"sha256": "00"}, "these are not the same data"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said_in_one_line(changed: Any, said: str) -> None:
+def test_from_logs_rejects_invalid_table_in_one_line(changed: Any, said: str) -> None:
     with pytest.raises(InvalidValueError, match=said) as found:
         from_logs(TABLE, **(ASKED | changed))
     assert "\n" not in str(found.value)
@@ -203,7 +203,7 @@ def test_write_log_table_rejects_logs_it_cannot_express(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_world_of_logs_is_declared_again_by_its_own_words() -> None:
+def test_log_environment_rebuilds_from_its_origin() -> None:
     world = from_logs(TABLE, **ASKED, least_propensity=0.5)
     said = dict(world.origin.parameters)
     assert said["features"] == ("age=18:90", "plan=basic|gold")
@@ -246,7 +246,7 @@ def test_the_digest_covers_feedback_and_logs(name: str, changed: Any) -> None:
         from_logs(others, **asked, sha256=_digest_of(logs, **asked))
 
 
-def test_a_world_of_logs_that_were_read_says_how_it_was_declared() -> None:
+def test_loaded_log_environment_records_its_declaration() -> None:
     said = dict(from_logs(LOGS, norm=1.0, least_propensity=0.1).origin.parameters)
     assert said == {
         "data": "logs",
@@ -421,7 +421,7 @@ def test_from_logs_rejects_unused_bounds(
         from_logs(tmp_path / f"log.{form}", reward_range=(0, 1), **more)
 
 
-def test_bounds_of_logs_that_were_read_are_heard_or_refused() -> None:
+def test_from_logs_rejects_bounds_unused_by_loaded_logs() -> None:
     with pytest.raises(
         InvalidValueError, match=r"arm_norm is 2\.0, and no features of arms are read"
     ):
@@ -449,7 +449,9 @@ def test_a_constant_is_written_down_where_there_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", [{"action": "item=a|b|c"}, {"arms": ("a", "b", "c")}], ids=str)
-def test_declared_words_say_how_many_arms_dsjson_has(said: dict[str, Any], tmp_path: Path) -> None:
+def test_declared_action_names_fix_number_of_dsjson_arms(
+    said: dict[str, Any], tmp_path: Path
+) -> None:
     file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
     logs = read_logs(file, reward_range=(0, 1), **said)
     assert (logs.arms, logs.dim, logs.arm_features) == (3, 0, None)
@@ -475,7 +477,7 @@ def test_arms_are_declared_once(said: dict[str, Any], why: str) -> None:
 
 
 @pytest.mark.parametrize("features", ["User.*=0:9", "User.age=0:9, *=0:1", ("User.*",)], ids=str)
-def test_no_feature_stands_for_all_that_private_lines_have(features: Any, tmp_path: Path) -> None:
+def test_private_dsjson_rejects_wildcard_features(features: Any, tmp_path: Path) -> None:
     """One user with one more feature would change how many numbers are released."""
     file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
     with pytest.raises(InvalidValueError, match="declare each feature by its whole name"):
@@ -541,7 +543,7 @@ def test_names_that_a_table_would_change_are_not_written(ending: str, tmp_path: 
     ("write", "name"),
     [(write_log_table, "x.csv"), (write_dsjson, "x.json"), (write_feedback, "x.npz")],
 )
-def test_a_log_that_is_written_again_keeps_its_rights(
+def test_rewritten_log_keeps_its_file_mode(
     write: Any, name: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither what replaces it nor the draft, at any time, is open to more people."""

@@ -81,7 +81,7 @@ def test_columns_of_arrays_are_numbered() -> None:
     assert read_table(named).numbers("b").tolist() == [2.5]
 
 
-def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> None:
+def test_table_digest_covers_file_bytes_or_values(tmp_path: Path) -> None:
     path = _csv(tmp_path)
     assert read_table(path).digest == hashlib.sha256(path.read_bytes()).hexdigest()
     held = read_table(PEOPLE).digest
@@ -179,7 +179,7 @@ def test_words_are_never_missing() -> None:
         (None, "one row per user"),
     ],
 )
-def test_what_is_no_table_is_refused(source: Any, said: str) -> None:
+def test_read_table_rejects_source_that_is_no_table(source: Any, said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         read_table(source)
 
@@ -243,7 +243,7 @@ def test_numbers_of_other_libraries_are_words(values: list[Any], words: list[str
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_that_are_there_are_not_called_missing(value: object) -> None:
+def test_present_non_numeric_values_are_not_called_missing(value: object) -> None:
     column = np.empty(2, object)
     column[0], column[1] = "a", value
     with pytest.raises(InvalidValueError, match=r"row 2 of .* is neither a number nor a word"):
@@ -272,7 +272,7 @@ def test_days_that_are_missing_are_missing() -> None:
     [None, math.nan, np.longdouble("nan"), " ", pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN")],
     ids=repr,
 )
-def test_values_that_are_not_there_are_called_missing(value: object) -> None:
+def test_absent_values_are_called_missing(value: object) -> None:
     column = np.empty(2, object)
     column[0], column[1] = 1.5, value
     for read in (read_table({"a": column}).words, read_table({"a": column}).numbers):

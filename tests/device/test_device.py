@@ -204,7 +204,7 @@ def test_unknown_ids_are_refused(id: Any) -> None:
             step()
 
 
-def test_a_chain_that_cannot_be_does_not_shut_a_device_out() -> None:
+def test_impossible_chain_length_does_not_lock_device_out() -> None:
     device = Device(TASK)
     for length in (2**40, -1):
         with pytest.raises(
@@ -455,19 +455,19 @@ def test_missing_weight_array_of_model_is_named(name: str) -> None:
         {"offset": 1.0},
     ],
 )
-def test_only_guesses_are_reweighed(change: dict[str, Any]) -> None:
+def test_importance_weights_require_thompson_sampling(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="only what is guessed reweighed"):
         Device(task(program=dataclasses.replace(REWEIGHED, **change)))
 
 
 @pytest.mark.parametrize("rule", [-1, 1, RULE - 1, RULE + 1])
-def test_surprises_by_another_rule_are_refused(rule: int) -> None:
+def test_residuals_with_another_rule_number_are_rejected(rule: int) -> None:
     said = f"of this task are reported by rule {rule}, and those of this device by rule {RULE}"
     with pytest.raises(InvalidValueError, match=said):
         Device(task(program=dataclasses.replace(REWEIGHED, reweighed=rule)))
 
 
-def test_what_has_no_direction_is_a_report_of_zeros() -> None:
+def test_record_without_direction_gives_report_of_zeros() -> None:
     own = task(program=REWEIGHED)
     device = Device(own)
     for weights, row in ((np.eye(2), np.zeros(2)), (np.diag([0.0, 1.0]), ROWS[0])):
@@ -478,7 +478,7 @@ def test_what_has_no_direction_is_a_report_of_zeros() -> None:
 
 @pytest.mark.parametrize("weights", [np.full((2, 2), 1.79e308), np.zeros((2, 2)), np.eye(2)])
 @pytest.mark.filterwarnings("error")
-def test_a_compass_reports_within_its_bounds_whatever_is_posted(weights: Any) -> None:
+def test_compass_report_stays_in_bounds_for_any_model(weights: Any) -> None:
     own = task(COMPASS, trust="local", program=REWEIGHED)
     device = Device(own)
     for reference in ((0, 0), (-1e300, 1e-300)):
@@ -538,7 +538,7 @@ def test_answers_follow_the_losses() -> None:
             device.reward(id, wrong)
 
 
-def test_questions_and_decisions_are_not_mixed_up() -> None:
+def test_queries_and_decisions_reject_tasks_of_the_other_kind() -> None:
     with pytest.raises(InvalidValueError, match="only a task that asks"):
         Device(TASK).asked(bytes(16))
     local = asking()
@@ -625,7 +625,7 @@ def _huge(of: Task) -> Model:
 
 @pytest.mark.parametrize("choice", ["bound", "guess"])
 @pytest.mark.filterwarnings("error")
-def test_no_model_makes_a_device_play_what_is_not_allowed(choice: str) -> None:
+def test_no_model_makes_device_play_masked_arms(choice: str) -> None:
     """Nor say anything, in a log or by an error: whether numbers overflow depends on contexts."""
     own = task(program=dataclasses.replace(OPTIMIST, choice=choice))
     assert Device(own).decide(_huge(own), ROWS, [False, False, True]).arm == 2

@@ -39,7 +39,7 @@ def test_heads_turn_exactly_at_the_distribution_function(count: int) -> None:
         assert place(law, turn - (1 << 60), 128) == k
 
 
-def test_a_word_that_does_not_tell_is_made_longer() -> None:
+def test_undecided_random_word_is_extended() -> None:
     third = Inversion(lambda bits: Weights(first=5, found=(1 << bits, 1 << (bits + 1)), slack=1))
     turn = (1 << 256) // 3
     assert place(third, turn - 2**100, 256) == 5

@@ -91,7 +91,7 @@ def test_no_features_are_longer_than_the_norm(constant: bool) -> None:
         {"constant": None},
     ],
 )
-def test_what_is_no_projection_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_projection_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError):
         Projection(**{"dim": 60, "onto": 12, "norm": 2.0, **wrong})
 

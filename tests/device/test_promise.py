@@ -269,7 +269,7 @@ def test_more_work_than_a_device_does_is_refused() -> None:
         check(wide(dataclasses.replace(noise, candidates=2**20)))
 
 
-def test_several_queries_cost_what_they_cost_together() -> None:
+def test_several_queries_are_composed() -> None:
     one = asking()
     both = dataclasses.replace(
         one, queries=("a", "b"), noise=(ONE_BIT, ONE_BIT), promise=one.promise

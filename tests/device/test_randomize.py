@@ -47,7 +47,7 @@ FIVE: tuple[Noise, ...] = (GRID, GAUSSIAN, LAPLACE, COINS, BITS, SHORTLIST, COMP
         [0.0] * 5,
     ],
 )
-def test_what_is_no_statistic_is_refused(noise: Noise, statistic: Any) -> None:
+def test_randomize_rejects_invalid_statistic(noise: Noise, statistic: Any) -> None:
     with pytest.raises(InvalidValueError, match="5 finite numbers in float64"):
         randomize(noise, statistic, 0, os.urandom)
 
@@ -61,7 +61,7 @@ def test_numbers_are_within_their_bounds_whatever_the_statistic(noise: Noise, si
             assert noise.bounds(0).hold(numbers)
 
 
-def test_a_single_number_is_a_bit_whatever_it_is() -> None:
+def test_one_bit_report_is_a_bit_for_any_value() -> None:
     for value in (-1.7e308, 0.0, 0.5, 1.7e308):
         number = randomize(ONE_BIT, np.array([value]), 0, os.urandom)
         assert number.tolist() in ([0], [1])
@@ -114,7 +114,7 @@ def test_long_candidates_are_independent_normal_numbers(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1022, 1023, 1024, 1025])
-def test_reports_are_as_long_as_a_candidate_whatever_their_size(size: int) -> None:
+def test_shortlist_reports_have_candidate_length_at_any_size(size: int) -> None:
     """With one number more, which is dropped, candidates begin to come in steps."""
     noise = dataclasses.replace(SHORTLIST, center=(0,) * size)
     numbers = randomize(noise, np.zeros(size), 0, Bytes("size"))
@@ -144,7 +144,7 @@ def _hostile(rng: np.random.Generator) -> Floats:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_compass_takes_any_statistic_and_says_nothing_of_it() -> None:
+def test_compass_accepts_any_statistic_without_leaking_it() -> None:
     """Neither by a number out of bounds nor by a warning or an error."""
     rng, bounds = np.random.default_rng(9), COMPASS.bounds(0)
     with np.errstate(all="raise", under="ignore"):
@@ -216,7 +216,7 @@ def test_words_that_favour_some_choices_are_drawn_again() -> None:
 
 
 @pytest.mark.parametrize("coins", [0, 1, 7, 8, 9, 1000])
-def test_heads_are_the_ones_among_the_coins(coins: int) -> None:
+def test_heads_counts_ones_among_the_coins(coins: int) -> None:
     data = Bytes("h")(3 * -(-coins // 8))
     width = -(-coins // 8)
     wanted = [

@@ -147,7 +147,7 @@ def test_a_guess_is_normal_and_new_every_time() -> None:
     assert len(np.unique(lots)) == len(lots)
 
 
-def test_most_arms_are_not_the_first() -> None:
+def test_most_vectors_play_another_arm_than_the_first() -> None:
     assert sum(case["arm"] > 0 for case in vectors("act")) > len(vectors("act")) / 2
 
 
@@ -351,7 +351,7 @@ def test_the_library_still_reports_such_surprises() -> None:
 
 
 @pytest.mark.nightly
-def test_the_library_still_plays_and_records_like_this() -> None:
+def test_library_reproduces_arms_and_records_of_vectors() -> None:
     for case, wanted in zip(choices(), vectors("act"), strict=True):
         assert case["arm"] == wanted["arm"]
     for case, wanted in zip(guesses(), vectors("guess"), strict=True):

@@ -92,7 +92,7 @@ def test_means_swing_in_phases_that_grow_and_the_gap_stays() -> None:
     np.testing.assert_allclose(lengths[1:] / lengths[:-1], 1.6, rtol=0.1)
 
 
-def test_another_arm_is_good_until_the_turn() -> None:
+def test_switching_environment_favours_another_arm_at_first() -> None:
     table = means(WORLDS[2], BestArms(best=jnp.int32(2), other=jnp.int32(5)), np.arange(100))
     assert (table[:40].argmin(1) == 5).all()
     assert (table[40:].argmin(1) == 2).all()

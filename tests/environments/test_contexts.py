@@ -115,7 +115,7 @@ def shown(source: Contexts) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("name", list(CONTEXTS))
-def test_every_source_keeps_its_word(name: str) -> None:
+def test_every_context_source_keeps_its_stated_bounds(name: str) -> None:
     source = CONTEXTS[name](dim=3, count=50)
     parameter, arms = (np.asarray(part) for part in shown(source))
     assert arms.shape == (len(ROUNDS), 50, 3)

@@ -26,7 +26,7 @@ def wrong(arms: Arms) -> Array:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("world", list(SEEN.values()), ids=list(SEEN))
-def test_the_worst_of_all_sets_is_offered_for_the_model_at_hand(world: Environment) -> None:
+def test_adversary_offers_worst_arm_set_for_the_current_model(world: Environment) -> None:
     assert isinstance(world, OmniscientAdversary)
     truth, stream = world.init(ROOT.at(WORLD)), ROOT.at(ARMS, round=3)
     drawn = [world.arms(truth, CLOCK, stream.split(4 + part)) for part in range(16)]

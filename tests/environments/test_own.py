@@ -91,7 +91,7 @@ def test_the_best_single_arm_loses_the_least_on_average() -> None:
     assert int(jax.jit(WORLD.single)(truth)) == means.argmin()
 
 
-def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
+def test_ranged_scales_features_by_declared_ranges_alone() -> None:
     """A short row is twice its share of the cube; a long one is shortened, with its direction."""
     low, high = np.array([0.0, -5.0, 10.0, 1.0]), np.array([100.0, 5.0, 20.0, 3.0])
     given = np.array([[50.0, 0.0, 16.0, 2.0], [100.0, 5.0, 10.0, 3.0], [60.0, 0.0, 15.0, 2.0]])
@@ -112,7 +112,7 @@ def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
         ({"features": [[0.5, np.nan]]}, "fill in what is missing"),
     ],
 )
-def test_ranges_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
+def test_invalid_feature_ranges_are_rejected(change: dict[str, Any], said: str) -> None:
     given: Any = {"features": [[0.5, 0.5]], "low": [0.0, 0.0], "high": [1.0, 1.0]}
     with pytest.raises(InvalidValueError, match=said):
         ranged(**{**given, **change})

@@ -81,7 +81,7 @@ def test_long_averages_have_the_right_mean_and_variance(mean: float, pulls: int)
     assert averages.std() == pytest.approx(exact.std(), rel=0.06 if cut else 0.025)
 
 
-def test_averages_stay_in_their_range_and_nothing_is_nothing() -> None:
+def test_averages_stay_in_range_and_are_zero_without_plays() -> None:
     averages = seen(*alike(0.97), [20])
     assert np.abs(averages).max() <= 1
     assert (seen(*alike(0.97), [0]) == 0).all()

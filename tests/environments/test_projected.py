@@ -71,7 +71,7 @@ def test_arms_with_models_of_their_own_keep_their_constant() -> None:
 @pytest.mark.parametrize(
     "world", [WORLD, pytest.param(DisjointModels.of(dim=20, arms=3), marks=pytest.mark.nightly)]
 )
-def test_less_is_lost_the_more_numbers_are_left(world: Any) -> None:
+def test_projection_loss_falls_with_kept_dimensions(world: Any) -> None:
     dim = world.problem(10).dim
     few, many = (
         loss_of(Projected.of(world=world, onto=onto), horizon=600, seed=0) for onto in (4, dim - 1)
@@ -86,7 +86,7 @@ def test_nothing_is_lost_where_few_arms_stay_the_same() -> None:
     assert loss_of(Projected.of(world=fixed, onto=8), horizon=100, seed=0).lost == 0.0
 
 
-def test_what_cannot_be_projected_is_refused() -> None:
+def test_projected_rejects_unsuitable_environment() -> None:
     with pytest.raises(
         InvalidValueError, match="project is 40; it must be at least 1 and at most 39"
     ):

@@ -57,7 +57,7 @@ def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_every_word_has_a_row_and_one_is_used(trust: str) -> None:
+def test_calibrate_lists_every_mechanism_and_marks_the_used_one(trust: str) -> None:
     answer = calibrate(**SHARED, trust=trust)
     words = [word for word in MECHANISMS_OF[Trust(trust)] if word != "best"]
     rows = {one.name: one for one in answer.alternatives}
@@ -83,7 +83,7 @@ def test_the_gaussian_is_exact_and_joint() -> None:
     assert answer.std == pytest.approx(answer.gaussian_noise_multiplier * SENSITIVITY)
 
 
-def test_a_multiplier_is_given_where_it_means_something() -> None:
+def test_noise_multiplier_is_given_only_for_gaussian_noise() -> None:
     local = calibrate(epsilon=1.0, delta=1e-5)
     assert local.noise_multiplier is None
     assert local.gaussian_noise_multiplier == pytest.approx(3.7306, abs=1e-4)
@@ -335,12 +335,12 @@ def test_a_pure_promise_is_kept_by_the_noise_that_is_played(trust: str) -> None:
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint"])
-def test_where_no_noise_is_pure_a_remedy_is_named(trust: str) -> None:
+def test_pure_dp_error_names_a_remedy(trust: str) -> None:
     with pytest.raises(InvalidValueError, match="or trust 'local' or 'central' with pure noise"):
         calibrate(epsilon=1.0, delta=0.0, trust=trust, horizon=500)
 
 
-def test_the_epsilon_that_a_refusal_names_is_answered() -> None:
+def test_least_epsilon_named_in_error_can_be_calibrated() -> None:
     """Bits behind a shuffler are refused below it, and have noise from it on."""
     shared: Any = {"trust": "shuffle", "delta": 1e-5, "horizon": 100, "dim": 2}
     noted = {one.name: one.note for one in calibrate(epsilon=0.005, **shared).alternatives}

@@ -27,7 +27,7 @@ def _run(plan: Plan, folder: Path) -> Outputs:
 
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_claims_of_an_experiment_are_told_apart(name: str) -> None:
+def test_claims_of_an_experiment_have_distinct_sentences(name: str) -> None:
     sentences = Counter(claim.sentence for claim in EXPERIMENTS[name].claims)
     assert sentences.most_common(1)[0][1] == 1, sentences
 

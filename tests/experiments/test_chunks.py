@@ -506,7 +506,9 @@ def test_waiting_on_closed_processes_raises_error(monkeypatch: pytest.MonkeyPatc
         list(results)
 
 
-def test_a_process_remembers_what_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_remembers_compiled_programs_across_submits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also when it is given more: rungs of a search play the same programs."""
     monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
     takes = _Takes(instant=True)
@@ -618,7 +620,7 @@ def test_a_part_travels_with_all_its_bits() -> None:
     assert pickle.loads(pickle.dumps(one)).address() == one.address()
 
 
-def test_a_missing_dask_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dask_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -656,7 +658,9 @@ def test_unreachable_scheduler_raises_error_and_closes_client(
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_scheduler_without_workers_is_said(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_without_workers_prints_a_notice(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import distributed
 
     monkeypatch.setattr(workers, "ALONE", 30 if count else 0.2)

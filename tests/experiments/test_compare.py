@@ -71,7 +71,7 @@ def test_progress_grows_to_the_whole() -> None:
     assert stages == {"compiling", "playing"}
 
 
-def test_rows_say_what_was_spent(finished: list[Result]) -> None:
+def test_rows_state_the_spent_budget(finished: list[Result]) -> None:
     by_name = {(row.cell.player.policy, str(row.cell.player.trust)): row for row in finished}
     uniform = by_name["uniform", "none"]
     assert uniform.spent == (0.0, 0.0)

@@ -203,7 +203,7 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
         ("linucb", "joint", "continual", "best"),
     ],
 )
-def test_best_is_obeyed_where_a_bandit_has_a_noise_of_its_own(
+def test_explicit_best_overrides_mechanism_of_the_policy(
     name: str, trust: str, flag: str, own: str
 ) -> None:
     """Only what was not said is the bandit's own; both are recorded as they are played."""

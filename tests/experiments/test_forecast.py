@@ -63,7 +63,7 @@ def test_users_needed_is_where_gain_turns_positive_for_good() -> None:
     assert (never.value, never.most, never.guess) == (None, 40.0, None)
 
 
-def test_a_guess_is_never_farther_than_ten_runs() -> None:
+def test_extrapolated_users_stay_within_ten_times_the_run() -> None:
     rounds = list(range(10, 110, 10))
     slow = [-50.0] * 9 + [-49.9]
     assert users_needed(rounds, slow).guess is None

@@ -46,7 +46,7 @@ def test_there_is_one_row_per_cell(results: Results) -> None:
     assert frame["trust"].tolist() == [str(one.cell.player.trust) for one in ROWS]
 
 
-def test_what_is_not_private_has_an_infinite_epsilon(results: Results) -> None:
+def test_non_private_rows_have_infinite_epsilon(results: Results) -> None:
     frame = results.to_pandas()
     plain = frame["trust"] == "none"
     assert np.isinf(frame.loc[plain, "epsilon"]).all()
@@ -100,13 +100,13 @@ def test_curves_separate_single_replicates_of_growing_length(tmp_path: Path) -> 
     assert frame["regret_se"].isna().all()
 
 
-def test_what_is_unknown_is_missing(results: Results) -> None:
+def test_unknown_values_are_null(results: Results) -> None:
     assert results.to_pandas()["reward_mean"].isna().all()
     assert results.to_polars()["reward_mean"].is_null().all()
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"rows": [{}]}', '{"rows": 3}'])
-def test_what_is_no_folder_of_results_is_one_clear_line(tmp_path: Path, text: str | None) -> None:
+def test_read_results_rejects_folder_without_results(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "results.json").write_text(text)
     with pytest.raises(

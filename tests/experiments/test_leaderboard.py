@@ -207,7 +207,7 @@ def test_the_page_and_the_markdown_show_the_standings() -> None:
         ({"worlds": "chance"}, InvalidValueError, "worlds is a str; give a tuple"),
     ],
 )
-def test_what_cannot_be_played_is_one_clear_line(
+def test_leaderboard_rejects_invalid_selection(
     words: dict[str, object], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

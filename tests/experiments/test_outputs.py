@@ -265,7 +265,7 @@ def test_partial_rows_never_replace_finished_rows(
     assert json.loads((tmp_path / "results.json").read_text())["complete"] is True
 
 
-def test_of_two_runs_that_begin_at_once_one_has_the_folder(tmp_path: Path) -> None:
+def test_only_first_of_concurrent_runs_gets_the_folder(tmp_path: Path) -> None:
     """Both have seen that nobody was there; the second to begin is refused and changes nothing."""
     one, other = (
         Outputs.at(tmp_path, dataclasses.replace(Comparison(), seed=seed)) for seed in (1, 2)
@@ -294,7 +294,7 @@ def test_rows_that_cannot_be_read_are_those_of_another_run(tmp_path: Path) -> No
     assert (tmp_path / "results.json").read_text() == "["
 
 
-def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
+def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("precious")
     with pytest.raises(InvalidValueError, match=r"report.html without results.json"):
         Outputs.at(tmp_path, SMALL)
@@ -309,7 +309,7 @@ def test_parts_that_are_a_link_are_refused(tmp_path: Path) -> None:
         Outputs.at(tmp_path / "run", SMALL, force=True)
 
 
-def test_force_removes_parts_and_nothing_else(tmp_path: Path) -> None:
+def test_force_removes_only_chunk_files(tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "own.npz").write_bytes(b"precious")
@@ -332,14 +332,14 @@ def test_a_finished_run_is_replaced_by_a_finished_one_alone(
     assert json.loads((tmp_path / "results.json").read_text())["complete"] is True
 
 
-def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+def test_resume_requires_an_earlier_run(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="no run in"):
         Outputs.at(tmp_path, SMALL, resume=True)
     _played(tmp_path, 1)
     assert Outputs.at(tmp_path, SMALL, resume=True).folder.path == tmp_path
 
 
-def test_what_cannot_be_resumed_leaves_no_folder(tmp_path: Path) -> None:
+def test_failed_resume_creates_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="there is no run"):
         Outputs.at(tmp_path / "new", Comparison(), resume=True)
     assert not (tmp_path / "new").exists()

@@ -105,7 +105,7 @@ def test_plan_runs_policy_and_its_baselines() -> None:
         ({"policy": "single-arm", "trusts": ("any",)}, "never learns in private"),
     ],
 )
-def test_what_cannot_be_planned_is_refused_in_one_line(wrong: dict[str, Any], word: str) -> None:
+def test_planning_rejects_invalid_settings_in_one_line(wrong: dict[str, Any], word: str) -> None:
     with pytest.raises(KerchiefError, match=word) as found:
         dataclasses.replace(SMALL, **wrong)
     assert "\n" not in str(found.value)
@@ -199,7 +199,7 @@ def test_the_plain_sentence_follows_from_the_gain(gain: float, verdict: str, sai
     assert ("no epsilon up to 8" in line) == (gain < 0)
 
 
-def test_numbers_that_were_left_out_are_said() -> None:
+def test_advice_states_skipped_configurations_and_users() -> None:
     made = dataclasses.replace(played(), left=["own-models local ε=8 was not finished in time"])
     longer = dataclasses.replace(SMALL, users=4000)
     notes = " ".join(Advice(planning=longer, played=made).notes())
@@ -242,7 +242,7 @@ def test_settings_do_not_claim_to_deploy_undeployable_policy(
     assert "deploys it" not in settings(shifted(0.05))
 
 
-def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> None:
+def test_settings_with_one_edited_half_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     text = settings(shifted(0.05))
     file.write_text(text.replace("epsilon = [8.0]", "epsilon = [1.0]"), encoding="utf-8")
@@ -326,7 +326,7 @@ def test_a_table_without_options_is_deployed_and_not_played(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("env", ['"nowhere"', "3"])
-def test_a_world_that_is_not_known_is_named_and_not_its_radius(env: str, tmp_path: Path) -> None:
+def test_unknown_environment_is_named_instead_of_its_radius(env: str, tmp_path: Path) -> None:
     """It may be that of a plugin, whose radius makes another one."""
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
     file.write_text(text.replace('env = "own"', f"env = {env}"), encoding="utf-8")
@@ -362,7 +362,7 @@ def _refused_by_both(text: str, name: str, where: str, folder: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_bound_that_only_the_table_has_may_be_put_there(tmp_path: Path) -> None:
+def test_bound_stated_only_in_the_table_may_be_edited(tmp_path: Path) -> None:
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
     file.write_text(text.replace("high = 1.0", "high = 2.0"), encoding="utf-8")
     assert planned(file)["problem"].high == 2.0
@@ -406,7 +406,7 @@ def test_data_options_must_match_the_bandit_table(
         ("[bandit.problem]", "[other]", "no table 'bandit' with all of its parts"),
     ],
 )
-def test_a_table_that_nobody_can_deploy_is_refused(
+def test_undeployable_bandit_table_is_rejected(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
@@ -443,7 +443,7 @@ def attempt(slow: Callable[[Chunk], bool]) -> tuple[float | None, SimulatedRuns]
     return run.finish(), run.outcome
 
 
-def test_what_was_finished_is_kept_when_more_of_it_is_too_slow() -> None:
+def test_finished_chunks_are_kept_when_further_ones_are_too_slow() -> None:
     share, made = attempt(lambda part: part.first > 0)
     assert share is None
     assert {cell for cell in made.runs} >= set(SMALL.cells(400))
@@ -457,7 +457,7 @@ def test_plan_cuts_users_when_no_private_run_would_finish() -> None:
 
 
 @pytest.mark.parametrize("label", ["uniform", "own-models not private"])
-def test_what_is_too_slow_is_left_out_and_named(label: str) -> None:
+def test_too_slow_configuration_is_left_out_and_named(label: str) -> None:
     share, made = attempt(lambda part: part.cell.label() == label)
     assert share is None
     assert made.left == [f"{label} was not finished in time"]

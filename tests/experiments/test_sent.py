@@ -44,7 +44,7 @@ def test_a_table_has_two_more_columns(phased: list[Result]) -> None:
     assert len(fake(PLAIN)[0].texts()) == len(HEADINGS)
 
 
-def test_side_by_side_they_come_last(phased: list[Result]) -> None:
+def test_sent_columns_come_last_side_by_side(phased: list[Result]) -> None:
     table = side_by_side(PLAN, phased)
     assert table.headings[-2:] == ("numbers sent", "bits sent")
     assert [line[-2:] for line in table.lines][:2] == [("0", "0"), ("7", "700")]
@@ -61,7 +61,7 @@ def test_long_form_has_both_sent_columns_or_null(phased: list[Result]) -> None:
     assert other["bits_sent"].is_null().all()
 
 
-def test_the_report_says_it(phased: list[Result]) -> None:
+def test_report_states_bits_sent(phased: list[Result]) -> None:
     text = render(PLAN, phased, b"png")
     assert "bits sent" in text
     assert ">2100<" in text
@@ -73,7 +73,7 @@ def _places(line: Line2D) -> list[float]:
     return places
 
 
-def test_the_picture_has_a_panel_of_it(phased: list[Result]) -> None:
+def test_picture_has_panel_of_bits_sent(phased: list[Result]) -> None:
     axes = draw(PLAN, phased).axes
     assert [one.get_xlabel() for one in axes] == ["rounds", "ε asked for", "bits sent"]
     # One point for everybody who sent something.

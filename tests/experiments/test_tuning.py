@@ -226,7 +226,7 @@ def test_candidate_with_late_heavy_tail_is_not_chosen(monkeypatch: pytest.Monkey
     assert "; p95 0.4 against 0.221" in outcome.verdict()
 
 
-def test_an_incumbent_that_is_held_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_incumbent_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Search.of(declared(held="figures of it are reported"))
     outcome = found(monkeypatch, played(best_at(0.5)), held)
     assert outcome.beaten
@@ -320,7 +320,7 @@ def test_samples_are_of_the_space_and_of_the_seed() -> None:
         ({"budget": {"candidates": [4.5], "replicates": [2], "confirm": 6}}, "a whole number"),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(changes: Any, message: str) -> None:
+def test_search_rejects_invalid_declaration(changes: Any, message: str) -> None:
     with pytest.raises(KerchiefError, match=message):
         Search.of(declared(**changes))
 

@@ -313,7 +313,7 @@ def test_invalid_reward_charges_nothing(wrong: Any) -> None:
         ("a", "b"),
     ],
 )
-def test_a_device_refuses_arms_that_are_none(rows: Any, allowed: Any) -> None:
+def test_device_rejects_invalid_arms(rows: Any, allowed: Any) -> None:
     device = Device(task())
     with pytest.raises(InvalidValueError):
         device.decide(model(device.task), rows, allowed)

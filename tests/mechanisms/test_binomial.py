@@ -51,7 +51,7 @@ def expect_binomial(draws: Any, trials: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scale", [3, 6, 40])
-def test_one_draw_has_the_law_of_all_coins(scale: int) -> None:
+def test_binomial_draw_has_law_of_the_sum_of_coins(scale: int) -> None:
     one = noise(std=0.5 * scale)
     coins = np.asarray(totals(one)) / 0.5 + 2 * scale**2
     np.testing.assert_array_equal(coins, np.rint(coins))
@@ -126,7 +126,9 @@ def test_calibration_is_within_the_budget_and_near_the_gaussian(epsilon: float) 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
 @pytest.mark.parametrize(("dimension", "users"), [(1, 2), (15, 1000), (300, 10**6)])
-def test_no_promise_costs_more_than_was_asked(dimension: int, users: int, delta: float) -> None:
+def test_binomial_cost_stays_within_requested_epsilon(
+    dimension: int, users: int, delta: float
+) -> None:
     for epsilon in (0.01, 0.1, 1.0, 10.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0, 80.0, 100.0):
         m = gaussian_noise_multiplier(epsilon, delta)
         made = Binomial.of(noise_multiplier=m, sensitivity=2.0, dimension=dimension, users=users)

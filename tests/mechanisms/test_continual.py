@@ -295,7 +295,7 @@ class TestTable:
 
 class TestBest:
     @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 8, 40, 101, 10_001])
-    def test_no_worse_than_any_other(self, horizon: int) -> None:
+    def test_blt_deviation_is_no_worse_than_other_factors(self, horizon: int) -> None:
         worst = deviations(make(BLT.of, horizon)).max()
         assert worst <= deviations(make(Tree, horizon)).max() * (1 + 1e-9)
         assert worst <= 1.7 * 2.5 * math.sqrt(horizon) * (1 + 1e-9)
@@ -378,7 +378,7 @@ class TestUse:
         with pytest.raises(InvalidValueError, match=next(iter(values))):
             ContinualNoise.of(kind(horizon=given.pop("horizon")), **given)
 
-    def test_each_has_its_own_limits(self) -> None:
+    def test_factors_reject_horizon_and_buffers_beyond_limits(self) -> None:
         with pytest.raises(InvalidValueError, match="horizon"):
             make(SqrtToeplitz, SqrtToeplitz.longest + 1)
         with pytest.raises(InvalidValueError, match="horizon"):

@@ -158,7 +158,7 @@ def test_every_candidate_has_its_exact_chance() -> None:
     assert noise.event().epsilon == pytest.approx(math.log(0.75 / (0.25 / 3)))
 
 
-def test_choices_are_even() -> None:
+def test_below_draws_uniformly() -> None:
     top = UNITS - UNITS % 3
     given = iter([UNITS - 1, top, top - 1])
     assert below(3, lambda n: next(given).to_bytes(n, "little")) == (top - 1) % 3

@@ -254,7 +254,7 @@ class TestCoding:
 
 
 class TestSensitivity:
-    def test_of_the_statistic_is_the_root_of_four_and_a_half(self) -> None:
+    def test_sensitivity_of_statistic_is_root_of_four_and_a_half(self) -> None:
         query = RegressionMoments(dim=3, norm=1.0, low=0.0, high=1.0)
         rng = np.random.default_rng(0)
         encode = jax.jit(

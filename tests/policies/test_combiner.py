@@ -81,7 +81,7 @@ def test_it_finds_the_better_of_two_planted_learners() -> None:
     assert np.asarray(state.plays).tolist() == [whom.count(i) for i in range(3)]
 
 
-def test_equals_are_followed_alike_and_none_is_dropped() -> None:
+def test_equal_learners_are_followed_evenly_and_stay_active() -> None:
     policy = dataclasses.replace(
         Combiner.of(PROBLEM), learners=(stubborn(0.0), stubborn(1.0)), patience=0.0
     )
@@ -151,7 +151,7 @@ def test_a_user_pays_for_one_report() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
-def test_as_printed_the_only_possible_guess_is_never_followed(epsilon: float) -> None:
+def test_printed_combiner_never_follows_the_only_possible_guess(epsilon: float) -> None:
     """Learner 1 alone guesses an eigenvalue that d = 5 allows, and only from T = d⁸ on.
 
     Its upper bound is at most 1 - R₁/T before it was ever followed; another's is at least -1 less

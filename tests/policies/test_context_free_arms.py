@@ -74,7 +74,7 @@ def test_weights_sum_to_one_and_know_only_differences(arms: int) -> None:
         np.testing.assert_allclose(moved, weights, rtol=1e-8)
 
 
-def test_one_good_arm_among_many_is_solved_too() -> None:
+def test_tsallis_weights_sum_to_one_for_one_good_arm_among_many() -> None:
     losses = jnp.full(100_000, 1e3).at[7].set(0.0)
     for rate in (1e-4, 1e-2, 1.0, 1e3):
         assert abs(float(tsallis_weights(losses, rate).sum()) - 1) < 1e-10

@@ -66,7 +66,7 @@ def test_information_is_that_of_a_regression_with_this_noise() -> None:
 
 
 @pytest.mark.nightly
-def test_without_any_information_every_arm_is_believed_the_same() -> None:
+def test_posterior_without_information_is_equal_for_all_arms() -> None:
     mean, covariance = believed(QUERY, jnp.zeros((4, 3, 3)), jnp.zeros((4, 3)), FULL, 0.1, 1.0)
     np.testing.assert_allclose(mean, np.zeros((4, 3)), atol=1e-12)
     own = (0.1 / QUERY.lever) ** 2

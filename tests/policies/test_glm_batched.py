@@ -91,7 +91,7 @@ def test_an_arm_goes_if_any_batch_rules_it_out() -> None:
     assert survivors(model(), masked).tolist() == [True, False, False, False]
 
 
-def test_a_batch_that_is_gone_does_not_set_the_bar() -> None:
+def test_batch_bound_of_a_ruled_out_arm_rules_out_no_others() -> None:
     """The best lower bound of the second set is that of an arm which the first has ruled out."""
     shown = arms((1.0, 0.0), (-1.0, 0.2), (0.0, 1.0))
     narrow = model(width=jnp.array([0.1, 0.1, 1.0], jnp.float32))

@@ -234,7 +234,7 @@ def test_a_pure_promise_keeps_every_delta(name: str) -> None:
     assert made == plain
 
 
-def test_the_printed_one_is_a_plain_recursion_too(turns: Turns) -> None:
+def test_printed_version_is_a_plain_recursion(turns: Turns) -> None:
     policy = paper()
     v, u, iterate = np.eye(3), np.zeros(3), np.zeros(3)
     for x, action, reward, model in turns(policy, WORLD, 100):

@@ -152,7 +152,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 
 @pytest.mark.parametrize("name", ["one-point", "one-point-curved", "two-point", "two-point-strong"])
 @pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
-def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
+def test_queries_stay_in_the_set_for_any_reports(name: str, domain: Domain) -> None:
     world = Quadratic.of(domain=domain)
     policy = made(name, world.problem(200), "tuned", ReportDistribution.clear(low=0.0, high=1.0))
     root = Stream.of(seed=8, replicate=0)

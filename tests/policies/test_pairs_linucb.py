@@ -77,7 +77,7 @@ def test_the_sums_are_unbiased(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("word", ["gaussian", "privunit"])
-def test_one_report_is_unbiased_whatever_the_randomizer(word: str) -> None:
+def test_report_products_are_unbiased_for_any_randomizer(word: str) -> None:
     """The products of 40000 reports of one user, less the stated variance, to 5 standard errors."""
     policy = PairLinUCB.of(SHARED)
     promise = Guarantee(epsilon=8.0, delta=1e-3, trust=Trust.LOCAL)

@@ -144,7 +144,7 @@ def test_a_phase_before_the_start_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("allowed", [None, [3], [3, 8], list(range(10))])
-def test_both_ways_to_answer_recover_the_parameter(allowed: list[int] | None) -> None:
+def test_both_answer_encodings_recover_the_parameter(allowed: list[int] | None) -> None:
     x, theta = sphere(30, 4), np.array([0.3, -0.2, 0.4, 0.1])
     x[8] = -x[3] if allowed == [3, 8] else x[8]
     for asked in both_ways(policy(), x, state(allowed)):
@@ -314,7 +314,7 @@ def test_widths_are_the_deviation_of_leads(noise: float) -> None:
         np.testing.assert_allclose(spread, widths / float(one.width), rtol=0.06)
 
 
-def test_what_lags_is_dropped() -> None:
+def test_actions_lagging_beyond_the_width_are_dropped() -> None:
     problem = dataclasses.replace(CROWD, dim=2, arms=3, spread=0.0)
     x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]])
     one, asked = policy(problem, width=1.0), by_hand(25.0, 4, 1.0, 0.0)
@@ -332,7 +332,7 @@ def test_what_lags_is_dropped() -> None:
     assert kept.allowed.tolist() == [True, True, False]
 
 
-def test_what_was_not_learned_about_is_kept() -> None:
+def test_actions_without_information_are_kept() -> None:
     problem = dataclasses.replace(CROWD, dim=2, arms=2)
     asked = dataclasses.replace(
         by_hand(25.0, 4, 1.0, 0.0),
@@ -369,7 +369,7 @@ def test_the_paper_goes_on_with_its_design() -> None:
     assert (shares > 0).sum() >= 4
 
 
-def test_uniform_play_asks_nobody() -> None:
+def test_uniform_policy_has_no_queries_or_phases() -> None:
     one = POLICIES["uniform"].build(CROWD, "tuned")
     assert one.queries == {}
     assert one.phases(quiet) == ()

@@ -69,7 +69,7 @@ def test_ridge_alone_meets_criterion_one_where_the_paper_plays(
     assert (ridge < 0.01 * slopes.kappa(radius) * radius**2 * dim) == explores
 
 
-def test_less_promise_less_ridge() -> None:
+def test_ridge_falls_with_a_weaker_guarantee() -> None:
     free = code_ridge(epsilon=float("inf"), delta=0.02, horizon=5000, dim=3, steepest=STEEPEST)
     assert free == pytest.approx(0.75 * 3 * np.log(4 * 5000 / 0.02))
     assert float(rule(4.0, 1e-5).ridge) > float(rule(4.0).ridge)

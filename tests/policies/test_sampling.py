@@ -92,7 +92,7 @@ def test_later_noise_does_not_hide_an_early_cohort() -> None:
 
 
 @double_precision
-def test_without_noise_cohorts_tell_what_their_total_tells() -> None:
+def test_noiseless_cohorts_give_the_posterior_of_their_total() -> None:
     policy = LinearSampling.of(FACTS)
     draw = np.random.default_rng(3)
     cohorts: list[Cohort] = []
@@ -193,7 +193,7 @@ def test_totals_are_taken_as_they_are_where_noise_is_shared(mode: Any) -> None:
 
 
 @double_precision
-def test_a_spread_that_noise_explains_is_not_believed() -> None:
+def test_eigenvalue_spread_within_noise_is_shrunk() -> None:
     policy = LinearSampling.of(FACTS)
     values, _, mean = policy._shrink_spectrum(
         jnp.diag(jnp.array([90.0, 100.0, 110.0])), jnp.float64(20.0)

@@ -127,14 +127,14 @@ def test_the_printed_length_does_not_keep_the_corollarys_promise() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.2, 1.0, 5.0])
-def test_as_printed_it_does_not_depend_on_epsilon(epsilon: float) -> None:
+def test_printed_batch_length_does_not_depend_on_epsilon(epsilon: float) -> None:
     length = batch_length(epsilon, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
     assert length == 371
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("dim", [2, 5])
-def test_corrected_it_is_longer_than_the_horizon(epsilon: float, dim: int) -> None:
+def test_corrected_batch_length_exceeds_the_horizon(epsilon: float, dim: int) -> None:
     assert batch_length(epsilon, 1e-5, horizon=20_000, dim=dim, keep=1 / 9) > 20_000
 
 

@@ -184,7 +184,7 @@ def test_usual_weight_follows_slopes_at_possible_scores(
 
 
 @pytest.mark.parametrize("trust", ["locally", "", None, ()])
-def test_a_trust_that_is_none_is_refused(trust: Any) -> None:
+def test_unknown_trust_model_is_rejected(trust: Any) -> None:
     """Else a bandit for another trust would be built without a word."""
     facts = dataclasses.replace(FACTS, link="logistic", low=0.0, constant=0.0)
     for problem in (FACTS, facts):
@@ -193,7 +193,7 @@ def test_a_trust_that_is_none_is_refused(trust: Any) -> None:
 
 
 @double_precision
-def test_features_that_are_all_zero_tell_nothing() -> None:
+def test_zero_features_give_zero_statistic() -> None:
     policy = _policy()
     statistic = policy.query.encode(_example(policy, WEIGHTS, [0.0, 0.0, 0.0], 1.0))
     assert statistic.tolist() == [0.0] * 9
@@ -503,7 +503,7 @@ def test_high_dim_first_cohort_matches_the_general_computation() -> None:
         assert one @ one.T == pytest.approx(other @ other.T, rel=1e-6, abs=1e-9)
 
 
-def test_units_that_no_balance_fits_are_played_all_the_same() -> None:
+def test_extreme_units_are_accepted_with_capped_balance() -> None:
     facts = dataclasses.replace(FACTS, norm=1e-3, radius=1e9, high=1e7, constant=0.0)
     assert LinearSampling.of(facts, trust="local").query.balance == 1e9
 

@@ -97,7 +97,7 @@ def test_a_large_batch_is_below_what_older_bounds_give() -> None:
 
 @pytest.mark.parametrize("reports", [1, 2, 7, 40])
 @pytest.mark.parametrize("local", [0.3, 1.0, 3.0])
-def test_is_the_bound_with_one_user_among_clones(reports: int, local: float) -> None:
+def test_shuffled_delta_is_the_bound_with_one_user_among_clones(reports: int, local: float) -> None:
     for part in (0.0, 0.1, 0.4, 0.9):
         expected = by_pairs(part * local, local, reports)
         assert shuffled_delta(part * local, local, reports) == pytest.approx(expected, rel=1e-8)

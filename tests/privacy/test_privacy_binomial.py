@@ -114,7 +114,7 @@ def test_log_ratios_are_those_of_the_law() -> None:
     np.testing.assert_allclose(ratios, np.log(pmf[600:1001] / pmf[800]), atol=1e-11)
 
 
-def test_a_third_of_the_coins_missing_shows() -> None:
+def test_noise_a_third_too_small_costs_half_as_much_again() -> None:
     """Coins of two thirds of the deviation cost half as much again."""
     m = gaussian_noise_multiplier(1.0, 1e-6)
     full = Binomial(sensitivity=100.0, scale=math.ceil(100 * m), dimension=15)

@@ -153,7 +153,7 @@ def test_refusal_leaves_no_trace_and_says_what_to_do() -> None:
     assert ledger.dumps() == after
 
 
-def test_not_even_the_last_user_overlaps_for_free() -> None:
+def test_overlap_in_a_single_user_is_charged() -> None:
     ledger = MemoryLedger(BUDGET)
     ledger.charge(FULL, cohort=Cohort(first=0, last=50))
     ledger.charge(FULL, cohort=Cohort(first=50, last=100))
@@ -248,7 +248,7 @@ def test_round_trip_is_exact(charges: list[tuple[float, int, int, int]]) -> None
     "text",
     ["", "{", "[]", "{}", '{"format": "kerchief-ledger/9", "budget": {}, "receipts": []}'],
 )
-def test_other_texts_do_not_load(text: str) -> None:
+def test_malformed_ledger_text_does_not_load(text: str) -> None:
     with pytest.raises(CodecError):
         MemoryLedger.loads(text)
 

@@ -435,7 +435,9 @@ class TestBatch:
         assert bits_epsilon(event, 1e-6) <= 0.5
         assert event.keep == pytest.approx(expected.keep, rel=2e-3)
 
-    def test_the_search_ends_where_one_in_full_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_quick_search_ends_where_a_full_search_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked: dict[str, Any] = {"users": 800, "bits": 8, "sensitivity": ROOT, "dimension": 5}
         expected = bits_keep(1.0, 1e-5, **asked)
         monkeypatch.setattr(randomized_bits, "glimpsed_costs", shift_costs)
@@ -515,7 +517,7 @@ class TestBatch:
         assert bits_epsilon(event, event.tail) == math.inf
 
     @pytest.mark.parametrize("users", [1, 50])
-    def test_a_batch_tells_no_more_than_a_report(self, users: int) -> None:
+    def test_batch_costs_no_more_than_a_single_report(self, users: int) -> None:
         event = described(users, 2, 0.25, sensitivity=2.0, dimension=1)
         report = paper_local_epsilon(0.25, bits=2, dimension=1)
         assert max(bits_renyi(event).values) <= report

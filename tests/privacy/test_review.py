@@ -77,7 +77,7 @@ def test_a_bound_from_above_is_looser_and_no_disagreement() -> None:
         assert read.spent.epsilon == read.ours
 
 
-def test_bills_that_were_added_are_reported_by_the_filter() -> None:
+def test_adaptive_charges_are_reviewed_by_the_filter() -> None:
     """Both accountants price them as if they were fixed in advance, and agree; more is spent."""
     event = RandomizedResponse(epsilon=0.25)
     paid = [dataclasses.replace(r, bill=r.number) for r in receipts(*[event] * 4)]
@@ -89,7 +89,7 @@ def test_bills_that_were_added_are_reported_by_the_filter() -> None:
     assert twice.spent.epsilon == 2.0
 
 
-def test_an_event_without_a_word_has_one_reader() -> None:
+def test_event_unknown_to_second_accountant_has_one_reader() -> None:
     """Sums of coins are known to us alone, and this is said."""
     coins = Binomial(sensitivity=100.0, scale=400, dimension=3)
     promise = Guarantee(epsilon=5.0, delta=1e-5, trust=Trust.SHUFFLE)
@@ -213,7 +213,7 @@ def test_three_records_in_randomized_bits_are_one_in_each_third() -> None:
 
 
 @pytest.mark.parametrize("visits", [1, 2, 5, 40])
-def test_what_several_records_cost_covers_the_exact_sums(visits: int) -> None:
+def test_cost_of_several_records_covers_exact_sums(visits: int) -> None:
     """One bit per report, all records of a user turned around, and any bits of the others."""
     event = RandomizedBits(users=40, bits=1, keep=0.25, sensitivity=2.0, dimension=1, tail=1e-9)
     epsilon = epsilon_at([visited(event, visits=visits, apart=False)], 1e-5)

@@ -161,13 +161,13 @@ def test_a_longer_run_than_the_history_has_room_for_is_refused() -> None:
         fits().charges(HORIZON + 1)
 
 
-def test_the_schedule_is_the_losses_own() -> None:
+def test_fit_schedule_comes_from_its_loss() -> None:
     assert fits().schedule == OnDemand(limit=3)
     changed = fits().with_schedule(OnDemand(limit=5))
     assert changed.charges(HORIZON)[0].capacity == 5
 
 
-def test_users_to_come_do_not_matter() -> None:
+def test_fit_does_not_depend_on_future_users() -> None:
     stream = Stream.of(seed=2, replicate=0)
     for multiplier in (None, WHOLE):
         short = fits(multiplier=multiplier)

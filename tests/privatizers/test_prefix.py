@@ -83,7 +83,7 @@ def test_beyond_the_horizon_nothing_can_be_read() -> None:
         played(sums(horizon=2).exact(), [1, 2, 3], None)
 
 
-def test_everyone_pays_once_for_the_whole_stream() -> None:
+def test_prefix_sums_charge_each_user_once_for_the_stream() -> None:
     (charge,) = sums().charges(HORIZON)
     assert charge.cohort == Cohort(first=0, last=HORIZON)
     assert charge.event == sums().noise.event()
@@ -109,7 +109,7 @@ def test_noise_for_fewer_releases_is_rejected_before_charging() -> None:
     assert len(rare.charges(100)) == 1
 
 
-def test_what_is_private_is_not_shown() -> None:
+def test_prefix_memory_repr_hides_private_totals() -> None:
     memory, _ = sums().open()
     told = dataclasses.replace(memory, total=jnp.full(QUERY.size, 0.123))
     assert "0.123" not in repr(told)

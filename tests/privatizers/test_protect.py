@@ -80,7 +80,7 @@ def promise(trust: str = "joint") -> Guarantee:
 
 
 @pytest.mark.parametrize("word", list(KINDS))
-def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
+def test_every_continual_mechanism_keeps_the_guarantee(word: str) -> None:
     made = protect(SUMS, Protection(guarantee=promise(), mechanism=word), horizon=50)
     for one in made.values():
         assert type(one) is PrefixSums
@@ -92,7 +92,7 @@ def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
+def test_continual_mechanisms_are_complete_and_default_to_blt() -> None:
     assert list(CONTINUALS) == list(KINDS)
     assert CONTINUALS["best"] is TRUSTS["joint"]
     assert protect(SUMS, Protection(guarantee=promise()), horizon=50) == protect(
@@ -100,7 +100,7 @@ def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
     )
 
 
-def test_an_unknown_word_is_refused_with_the_choices() -> None:
+def test_unknown_mechanism_error_lists_the_choices() -> None:
     with pytest.raises(
         UnknownNameError, match=r"'tre'; did you mean 'tree'\? Known: best, blt, doubling"
     ):
@@ -108,7 +108,7 @@ def test_an_unknown_word_is_refused_with_the_choices() -> None:
 
 
 @pytest.mark.parametrize("trust", list(Trust))
-def test_a_word_of_another_trust_is_refused(trust: str) -> None:
+def test_mechanism_of_another_trust_model_is_rejected(trust: str) -> None:
     own = set(MECHANISMS_OF[Trust(trust)])
     words = {word for known in MECHANISMS_OF.values() for word in known}
     for word in words - own:

@@ -59,7 +59,7 @@ def _free() -> Guarantee:
     return Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 
-def test_many_cohorts_cost_what_one_costs() -> None:
+def test_many_shuffled_cohorts_cost_the_same_as_one() -> None:
     spent = []
     for ends in ((500,), (50, 100, 500), tuple(range(1, 501))):
         made = sums().with_schedule(At(ends=ends))

@@ -149,7 +149,7 @@ def test_a_refused_client_spoils_no_report_that_it_copied() -> None:
         assert words(answers) == [word, None]
 
 
-def test_an_unknown_client_is_refused_with_a_word_of_its_own(where: str) -> None:
+def test_report_without_client_id_is_rejected_as_client(where: str) -> None:
     store = open_store(where)
     roles = admitting("joint", store, LimitPerClient())
     reports = [roles.report() for _ in range(4)]
@@ -375,7 +375,7 @@ def test_a_population_that_begins_again_forgets_its_phases() -> None:
     assert verify(roles.aggregator.chain()).review.kept
 
 
-def test_a_learner_that_forgot_takes_no_later_cohort() -> None:
+def test_restarted_learner_rejects_later_cohort() -> None:
     roles = field("joint")
     roles.serve(2)
     roles.learner.restart()

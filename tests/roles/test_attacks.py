@@ -79,7 +79,7 @@ def test_oversized_report_entries_are_rejected(trust: str, far: int) -> None:
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "central"])
-def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
+def test_colluders_cannot_change_the_sum_of_other_users(trust: str) -> None:
     """Whatever two of them send, the total less their numbers is the exact sum of all others."""
     one = field(trust, source=lambda count: bytes(count))
     high, low = extremes(one)[:2]
@@ -626,7 +626,7 @@ def test_a_chain_without_its_charges_opens_nothing(tmp_path: Path) -> None:
 # 9. Charges are not lost.
 
 
-def test_a_chain_that_lost_a_line_has_another_head() -> None:
+def test_chain_without_one_line_fails_or_has_another_head() -> None:
     one = field("joint")
     one.serve(4)
     lines = one.aggregator.chain()
@@ -825,7 +825,7 @@ def test_a_changed_task_in_the_folder_is_noticed(tmp_path: Path) -> None:
 
 
 @LATE
-def test_all_that_expire_together_are_learned_from() -> None:
+def test_all_reports_that_expire_together_are_counted() -> None:
     one = bandit("shuffle", window_s=60, default=1.0)
     for _ in range(85):
         one.decide(ARMS)

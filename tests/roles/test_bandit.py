@@ -124,7 +124,7 @@ def test_values_outside_the_declared_bounds_are_refused(policy: str) -> None:
             service.decide(arms)
 
 
-def test_errors_do_not_quote_what_users_said() -> None:
+def test_bandit_errors_do_not_quote_user_data() -> None:
     one = bandit()
     choice = one.decide(ARMS)
     for call in (
@@ -209,7 +209,7 @@ def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(array, other.model[name])
 
 
-def test_there_is_no_bandit_in_an_empty_folder(tmp_path: Path) -> None:
+def test_opening_an_empty_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="no bandit"):
         Bandit.open(tmp_path)
 
@@ -243,7 +243,7 @@ def test_asyncio() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_it_is_neither_copied_nor_forked() -> None:
+def test_bandit_rejects_copy_pickle_and_fork() -> None:
     one = bandit()
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InvalidValueError):
@@ -298,7 +298,7 @@ def test_statements_say_which_price_of_visits_is_unproved(mechanism: str) -> Non
         )
 
 
-def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:
+def test_deploy_rejects_undeployable_policy_with_reason() -> None:
     for policy, why in (("glm-rare", "fit"), ("glm@paper", "study"), ("sblb", "runs under")):
         with pytest.raises(InvalidValueError, match=why):
             deploy(policy=policy, problem=FACTS, guarantee=promise("joint"))
@@ -322,7 +322,7 @@ def test_a_large_delta_is_warned_about() -> None:
         bandit(guarantee=weak, mechanism="gaussian")
 
 
-def test_settling_ends_it() -> None:
+def test_settled_bandit_takes_no_decisions() -> None:
     one = bandit("central")
     serve(one, 60)
     assert one.settle().epsilon <= 1.0
@@ -338,14 +338,14 @@ def test_a_shuffle_promise_says_whom_it_relies_on() -> None:
 
 
 @pytest.mark.parametrize("policy", [0.5, np.array(0.5), None, object()])
-def test_what_is_no_policy_is_refused_in_one_line(policy: Any) -> None:
+def test_arrange_rejects_object_that_is_no_policy(policy: Any) -> None:
     protection = Protection(guarantee=promise("none"))
     with pytest.raises(InvalidValueError, match="give a name from `kerchief list policies`"):
         build_protected(policy, FACTS, protection)
 
 
 @pytest.mark.parametrize("data", [{}, None, 3, ["a"]])
-def test_what_is_no_text_is_not_canonical(data: Any) -> None:
+def test_canonical_read_rejects_data_that_is_no_text(data: Any) -> None:
     with pytest.raises(CodecError, match="not canonical"):
         canonical.read(data)
 

@@ -124,7 +124,7 @@ def test_arm_names_are_rejected_for_disjoint_models() -> None:
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_the_library_reports_what_the_light_device_reports(public: bool) -> None:
+def test_disjoint_statistics_match_in_library_and_light_device(public: bool) -> None:
     policy = DisjointSampling.of(FACTS, public=USER) if public else "own-models"
     made = deploy(policy=policy, problem=FACTS, guarantee=promise("none"))
     model = Learner(made).model

@@ -193,7 +193,7 @@ def test_the_order_of_due_reports_ignores_rewards(window_s: int, tmp_path: Path)
         assert set(before) == set(ids)
 
 
-def test_a_clock_that_goes_back_meanwhile_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_moving_back_delays_no_due_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was due when a look began is reported in it."""
     moments = iter([100.0, 160.5])
     clock = SimpleNamespace(time=lambda: next(moments, 0.0), monotonic=lambda: 0.0)
@@ -227,7 +227,7 @@ def test_a_delay_without_a_window_is_refused() -> None:
         deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=0, jitter_s=5)
 
 
-def test_files_are_let_go_where_the_last_report_fails(tmp_path: Path) -> None:
+def test_failed_last_report_releases_the_files(tmp_path: Path) -> None:
     service = bandit("joint", path=tmp_path / "b")
     choice = service.decide(ARMS)
     with pytest.MonkeyPatch.context() as patch:

@@ -202,7 +202,7 @@ def test_a_copy_draws_nothing_once_another_went_on(trust: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
-def test_a_new_epoch_does_not_show_what_another_copy_released(
+def test_new_epoch_does_not_reveal_release_of_another_copy(
     trust: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, twin, reports = fork(trust, tmp_path)

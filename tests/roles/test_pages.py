@@ -72,7 +72,7 @@ def test_a_start_reads_one_page_in_its_exclusive_transaction(
     assert rows["largest"] == PAGE
 
 
-def test_a_start_reads_what_comes_meanwhile(
+def test_start_reads_reports_that_arrive_meanwhile(
     rows: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are not kept from going on, even by more than a page at once."""
@@ -144,7 +144,7 @@ def test_the_bill_of_a_chain_that_went_back_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [2**70, -1, 2**63, 0.5, "0", None, True])
-def test_a_page_that_no_store_has_is_refused(first: Any) -> None:
+def test_invalid_page_range_is_rejected(first: Any) -> None:
     for server in (field("local").aggregator, served(made_questions())):
         for call in (server.releases, server.chain):
             for page in ((first, 5), (0, first), (0, 0), (0, 10_001)):
@@ -279,12 +279,12 @@ def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("report", [None, 3, "text", 1.5, [], object()])
-def test_what_is_no_report_is_refused(report: Any) -> None:
+def test_malformed_report_is_rejected(report: Any) -> None:
     for aggregator in (field("local").aggregator, served(made_questions())):
         assert words(aggregator.take([report])) == ["malformed"]
 
 
 @pytest.mark.parametrize("reports", [None, 3, "text", b"kch1", np.int64(1)])
-def test_what_is_no_list_of_reports_is_refused(reports: Any) -> None:
+def test_take_rejects_argument_that_is_no_list(reports: Any) -> None:
     with pytest.raises(InvalidValueError, match="list"):
         field("local").aggregator.take(reports)

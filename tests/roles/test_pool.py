@@ -72,7 +72,9 @@ def test_lists_of_different_sizes_are_apart() -> None:
 
 
 @pytest.mark.parametrize("way", ["fork", "copy"])
-def test_nobody_inherits_lists(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_and_forks_inherit_no_predrawn_lists(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ahead, seeds = CandidatePool(), Seeds()
     ahead(COUNT, SIZE, seeds)
     other = copy.deepcopy(ahead) if way == "copy" else ahead

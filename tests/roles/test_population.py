@@ -597,14 +597,14 @@ def test_device_recomputes_guarantee_of_phased_task(policy: str, trust: str) -> 
         ("pe", "local", {"facts": dataclasses.replace(FACTS_PHASED, horizon=3)}, "asks nobody"),
     ],
 )
-def test_what_cannot_be_deployed_is_refused_with_its_reason(
+def test_undeployable_population_is_rejected_with_reason(
     policy: str, trust: str, more: Any, reason: str
 ) -> None:
     with pytest.raises(KerchiefError, match=reason):
         task_for(policy, trust, **more)
 
 
-def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
+def test_roles_reject_tasks_of_other_kinds(tmp_path: Path) -> None:
     folder = tmp_path / "bandit"
     phased, plain = task_for("dpe", "central"), made("central")
     with pytest.raises(InvalidValueError, match="goes by phases"):

@@ -64,7 +64,7 @@ def test_task_has_one_encoding_that_omits_a_missing_projection() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"onto": 7}, {"norm": 2.0}])
-def test_a_projection_that_leads_elsewhere_is_no_task(wrong: dict[str, Any]) -> None:
+def test_task_rejects_projection_to_another_problem(wrong: dict[str, Any]) -> None:
     task = deploy(policy="linucb", problem=SHORT, guarantee=promise("joint")).task
     through = Projection(**{"dim": 80, "onto": 6, "norm": 1.0, **wrong})
     with pytest.raises(InvalidValueError, match="make the task anew"):
@@ -120,7 +120,7 @@ def test_a_bandit_goes_on_after_a_restart(trust: str, tmp_path: Path) -> None:
         again.reward(again.decide(rows(0)).id, 0.5)
 
 
-def test_a_projection_of_ones_own_must_be_of_the_problem() -> None:
+def test_custom_projection_must_fit_the_problem() -> None:
     other = Projection(dim=80, onto=6, norm=1.0, seed=7)
     made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=other)
     assert made.task.projection == other
@@ -149,6 +149,6 @@ def test_a_projection_of_ones_own_must_be_of_the_problem() -> None:
         (PopulationProblem(**vars(FACTS), clients=100, spread=0.1), 6, "leave project out"),
     ],
 )
-def test_what_cannot_be_projected_is_refused(facts: Any, onto: int, said: str) -> None:
+def test_deploy_rejects_invalid_projection(facts: Any, onto: int, said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         deploy(policy="best", problem=facts, guarantee=promise("central"), project=onto)

@@ -59,7 +59,7 @@ def with_number(policy: str, number: str, value: float) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_number_is_without_a_bound(name: str) -> None:
+def test_every_parameter_has_a_bound(name: str) -> None:
     """What is no number at all, such as a channel or a learner, is not among them."""
     world = small_home(POLICIES[name].home or "linear")
     made: Any = build_protected(name, world.problem(400), OPEN).policy
@@ -118,7 +118,7 @@ def test_theory_widths_get_the_noise_of_their_proof() -> None:
         assert type(made.privatizers["moments"].noises[0]) is tuned
 
 
-def test_numbers_that_others_rest_on_are_built_in() -> None:
+def test_parameters_that_others_depend_on_are_applied_first() -> None:
     """λ_min of a paper's Algorithm 1: without it, arms get more noise, and the set is wider."""
     facts = make_environment(dim=2).problem(1000)
     promise = Guarantee(epsilon=10.0, delta=1e-5, trust=Trust.LOCAL, rounds=1000)

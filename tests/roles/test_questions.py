@@ -259,7 +259,7 @@ class Averaging(UCB):
         return losses.mean()
 
 
-def test_what_no_device_can_answer_is_refused() -> None:
+def test_policy_whose_queries_no_device_answers_is_rejected() -> None:
     plain: Any = made("ucb").policy
     with pytest.raises(InvalidValueError, match="devices know loss, difference"):
         made(Averaging(**vars(plain)))
@@ -298,7 +298,7 @@ def test_a_server_learns_which_arm_is_best() -> None:
     assert int(server.recommendation) == 1
 
 
-def test_never_more_questions_than_users_were_paid_for() -> None:
+def test_queries_never_exceed_users_charged() -> None:
     server = served(made(horizon=20))
     questions = server.ask(15) + server.ask(15)
     assert len(questions) == 20
@@ -332,7 +332,7 @@ def test_ask_reads_only_expired_queries_of_all_open_ones(
 
 
 @pytest.mark.parametrize("moment", [math.nan, math.inf, -math.inf, 1e300, 10**400, None, "now"])
-def test_a_clock_without_a_time_asks_nobody(moment: Any) -> None:
+def test_invalid_clock_time_issues_no_query(moment: Any) -> None:
     clock = Clock()
     server = served(made(), clock=clock, patience_s=60)
     (question,) = server.ask()
@@ -363,7 +363,7 @@ def test_query_takes_one_answer_and_counts_a_repeat_once() -> None:
     assert len(server.releases()) == 1
 
 
-def test_an_answer_to_nobodys_question_is_refused() -> None:
+def test_answer_without_matching_query_is_rejected() -> None:
     server, other = served(made()), served(made(horizon=ARMS.horizon + 1))
     (question,) = other.ask()
     assert words(server.take([forged(server, os.urandom(16))])) == ["question"]
@@ -393,7 +393,7 @@ def test_expired_query_is_reassigned_and_late_answer_rejected() -> None:
     assert rounds == [0, 1]
 
 
-def test_a_question_crosses_the_wire() -> None:
+def test_query_round_trips_through_its_encoding() -> None:
     for task in (made(), on(Ball(dim=3))):
         (question,) = served(task).ask()
         assert Question.read(question.write()) == question

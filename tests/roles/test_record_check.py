@@ -281,7 +281,7 @@ ODD = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]) / 2
         ("a vector without features", np.zeros((3, 3)), 1.01 * X),
     ],
 )
-def test_what_no_record_gives_is_refused(
+def test_statistic_that_no_record_gives_is_rejected(
     program: Optimist, name: str, matrix: Any, vector: Any
 ) -> None:
     check, noise = check_of(program, regression(program))

@@ -37,7 +37,7 @@ def weighing(given: Model, number: int) -> Model:
     return dataclasses.replace(given, arrays={**given.arrays, **arrays})
 
 
-def test_a_task_says_by_which_noise_and_which_rule() -> None:
+def test_residual_task_states_its_noise_and_rule() -> None:
     task = Task.read(MADE.task.data)
     assert isinstance(task.program, Optimist)
     assert isinstance(task.noise[0], Compass)
@@ -89,7 +89,7 @@ def test_deployed_residual_learner_gets_noise_of_the_simulation() -> None:
 
 @pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-def test_the_library_reports_what_the_light_device_reports(epsilon: float, link: str) -> None:
+def test_residual_statistics_match_in_library_and_light_device(epsilon: float, link: str) -> None:
     """In both forms: directions and weights apart, or where epsilon is large their product."""
     promised = dataclasses.replace(promise("local"), epsilon=epsilon)
     facts = dataclasses.replace(FACTS, link=link)

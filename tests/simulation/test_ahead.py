@@ -195,7 +195,7 @@ def test_informed_or_reactive_environment_draws_in_the_round() -> None:
         assert not can_be_handed(_kind(kind))
 
 
-def test_an_adversary_is_handed_the_sets_that_it_takes_one_of() -> None:
+def test_adversary_gets_its_candidate_sets_drawn_ahead() -> None:
     """If its class itself says which it considers; a bandit that plays better is opposed less."""
     hostile = make_environment(contexts="hostile", dim=2, arms=4, fewest=2)
     heir = type("Heir", (type(hostile),), {"without_contexts": type(hostile).without_contexts})

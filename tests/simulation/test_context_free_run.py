@@ -233,7 +233,7 @@ def test_halving_asks_exactly_its_budget() -> None:
     assert rights(found).mean() == 1
 
 
-def test_uniform_play_asks_nobody() -> None:
+def test_uniform_policy_has_no_queries_or_phases() -> None:
     found = ran("uniform", math.inf)
     assert found.releases == {}
     assert found.spent.epsilon == 0
@@ -302,7 +302,7 @@ def test_reports_are_refused_where_users_choose_in_private() -> None:
     assert ledger.receipts == ()
 
 
-def test_what_cannot_be_played_is_refused_before_it_is_charged() -> None:
+def test_invalid_run_is_rejected_before_any_charge() -> None:
     ledger = MemoryLedger(promise(4.0))
     policy, privatizers = built("ucb", horizon=50)
     with pytest.raises(InvalidValueError, match="50 rounds and the run has 60"):

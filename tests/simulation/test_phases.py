@@ -104,7 +104,7 @@ def standardized(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
+def test_release_is_unbiased_with_stated_deviation(trust: str) -> None:
     """Mean 0, and deviation 1: noise that is a third too small would make it 0.8 at most."""
     one = dataclasses.replace(policy(), margin=20.0, hope=10.0)
     privatizers = protected(one, promise(trust, epsilon=0.5))
@@ -261,7 +261,7 @@ def test_regret_is_read_at_every_tick() -> None:
 
 
 @pytest.mark.nightly
-def test_what_is_sent_is_counted() -> None:
+def test_communication_counts_numbers_and_bits_sent() -> None:
     """The paper's rule asks in each phase, and sends an average an atom: 64 bits a number."""
     found = ran("dpe@paper", "none")
     one = policy("dpe@paper")

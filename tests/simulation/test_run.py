@@ -357,7 +357,7 @@ def test_a_local_report_is_spent_when_it_is_sent() -> None:
     assert run.spent.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
-def test_the_batch_that_was_released_is_the_one_that_pays() -> None:
+def test_only_released_batches_are_charged() -> None:
     """The learner declines the first end, so the second release speaks about both batches."""
     ledger = MemoryLedger(CENTRAL)
     demanded(privatizer=sums(At(ends=(1, 10, 40))), ledger=ledger)
@@ -405,7 +405,7 @@ def test_serving_at_own_times_leaves_histories_as_they_are_alone() -> None:
         assert float(alone.regret[0]) == pytest.approx(float(together.regret[replicate]), abs=1e-4)
 
 
-def test_what_is_earned_is_the_sum_of_rewards() -> None:
+def test_earned_is_the_sum_of_rewards() -> None:
     """On labelled data every user brings 1 or is lost."""
     dice = np.random.default_rng(0)
     rows = np.column_stack([dice.uniform(-0.5, 0.5, 300), np.full(300, 0.5)])

@@ -189,14 +189,14 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/such/folder.db", ".", "text.db"])
-def test_what_is_no_store_is_refused(tmp_path: Path, name: str) -> None:
+def test_opening_a_file_that_is_no_store_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "text.db").write_text("this is a text, and a long one" * 100)
     with pytest.raises(StoreError, match="the store failed"):
         open_store(tmp_path / name)
 
 
 @pytest.mark.parametrize("rest", ["/none?host=/nowhere", "[::1/none", "host:port/none", "/a?b=c"])
-def test_a_server_that_is_not_there_is_told_without_its_password(rest: str) -> None:
+def test_unreachable_server_error_hides_the_password(rest: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="the store failed") as caught:
         open_store(f"postgresql://name:password@{rest}")
@@ -220,7 +220,7 @@ def _bytes(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("size", [100, 5000, 50_000])
-def test_what_is_forgotten_is_not_in_the_file(tmp_path: Path, size: int) -> None:
+def test_forgotten_rows_are_erased_from_the_file(tmp_path: Path, size: int) -> None:
     planted, secret = b"planted body", b"planted secret"
     store = SQLiteStore(tmp_path / "store.db")
     begin(store)
@@ -274,7 +274,7 @@ class _InterruptedCommit:
         return done
 
 
-def test_what_an_interrupted_commit_forgot_is_overwritten(tmp_path: Path) -> None:
+def test_rows_forgotten_by_interrupted_commit_are_erased(tmp_path: Path) -> None:
     store, secret = SQLiteStore(tmp_path / "store.db"), b"planted-exact-total"
     begin(store)
     with store.transaction(TASK) as transaction:
@@ -289,7 +289,7 @@ def test_what_an_interrupted_commit_forgot_is_overwritten(tmp_path: Path) -> Non
     store.close()
 
 
-def test_what_a_reader_held_back_is_overwritten_next_time(tmp_path: Path) -> None:
+def test_erasure_delayed_by_a_reader_happens_next_time(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "store.db")
     begin(store)
     with store.transaction(TASK) as transaction:

@@ -99,7 +99,7 @@ def test_transaction_closed_by_another_thread_blocks_nobody(store: Store, name: 
     assert audit(store) == set(names(2, 0))
 
 
-def test_of_two_interrupts_none_leaves_a_transaction_open(tmp_path: Path) -> None:
+def test_second_interrupt_leaves_no_transaction_open(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "store.db")
     begin(store)
     code = _SQLiteLink.rollback.__code__

@@ -105,7 +105,7 @@ def test_reports_are_remembered_once(store: Store) -> None:
         assert reader.known([]) == set()
 
 
-def test_what_was_seen_is_forgotten_for_one_task_alone(store: Store) -> None:
+def test_forget_seen_affects_one_task_alone(store: Store) -> None:
     other = b"another".ljust(32, b"-")
     with store.transaction(other) as transaction:
         transaction.create(fresh())

@@ -39,7 +39,7 @@ def test_heads_follow_each_other(witness: Witness) -> None:
     assert witness.read(_TASK) == _B
 
 
-def test_a_head_that_is_witnessed_already_is_no_news(witness: Witness) -> None:
+def test_repeated_head_is_accepted_by_the_witness(witness: Witness) -> None:
     witness.swap(_TASK, None, _A)
     witness.swap(_TASK, None, _A)
     witness.swap(_TASK, _C, _A)
@@ -80,20 +80,20 @@ def test_only_one_of_eight_copies_advances_the_witness(witness: Witness) -> None
     assert witness.read(_TASK) == bytes([100 + winner]) * 32
 
 
-def test_no_witness_agrees_to_everything() -> None:
+def test_no_witness_accepts_any_swap() -> None:
     nobody: Witness = NoWitness()
     nobody.swap(_TASK, _A, _B)
     assert nobody.read(_TASK) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"00": 1}', '{"zz":"00"}', "{}\n"])
-def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+def test_damaged_witness_file_raises_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "witness").write_text(text)
     with pytest.raises(StoreError, match="the witness"):
         FileWitness(tmp_path / "witness").read(_TASK)
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_witness_file_raises_error(tmp_path: Path) -> None:
     witness = FileWitness(tmp_path / "no" / "folder")
     with pytest.raises(StoreError, match="the witness"):
         witness.swap(_TASK, None, _A)

@@ -36,6 +36,7 @@ CHANGED: Mapping[str, str] = {
 # Keys of JSON that no seed fixes.
 VOLATILE = frozenset(
     {"commit", "device", "folder", "generation_s", "microseconds", "path", "paths", "seconds"}
+    | {"versions"}
 )
 RUN = ("--horizon", "256", "--replicates", "2", "--epsilon", "1", "--device", "cpu")
 # Arguments whose JSON and exit code are compared.

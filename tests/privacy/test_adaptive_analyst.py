@@ -60,9 +60,9 @@ def largest(ledger: MemoryLedger, charged: Sequence[Answers], epsilon: float) ->
     while admits(ledger, *charged, (high, epsilon)):
         low, high = high, 2 * high
     while high - low > 1:
-        aggregator = (low + high) // 2
-        fits = admits(ledger, *charged, (aggregator, epsilon))
-        low, high = (aggregator, high) if fits else (low, aggregator)
+        middle = (low + high) // 2
+        fits = admits(ledger, *charged, (middle, epsilon))
+        low, high = (middle, high) if fits else (low, middle)
     return low
 
 

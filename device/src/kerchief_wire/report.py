@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from kerchief_wire.task import Task
 _PLAIN = 1
 _HEADER = struct.Struct("<4sBBHI32s16s")
 _RELEASE = struct.Struct("<4sIIQQQ32s")
+_INTEGERS = np.dtype("<i8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,36 +59,37 @@ class Report:
     @classmethod
     def read_all(cls, reports: Iterable[bytes], task: Task) -> list[Report | RejectedError]:
         """Read strangers' reports strictly, checking the bounds of all of them together."""
-        payloads = list(reports)
-        read = [_read_or_refuse(cls._read_unbounded, data, task) for data in payloads]
+        payloads, read = list(reports), list[Report | RejectedError]()
         stacks: dict[int, list[Wholes]] = {}
-        for report in read:
-            if isinstance(report, Report):
-                stacks.setdefault(report.label, []).append(report.numbers)
+        for data in payloads:
+            try:
+                report = cls._read_unbounded(data, task)
+            except RejectedError as refusal:
+                read.append(refusal)
+                continue
+            read.append(report)
+            stacks.setdefault(report.label, []).append(report.numbers)
         if all(task.within(np.array(stack), label) for label, stack in stacks.items()):
             return read
-        return [_read_or_refuse(cls.read, data, task) for data in payloads]
+        return [_read_or_refuse(data, task) for data in payloads]
 
     @classmethod
     def _read_unbounded(cls, data: bytes, task: Task) -> Report:
         """Read a report without checking the bounds of its numbers."""
-        if not isinstance(data, bytes | bytearray):
+        if not isinstance(data, (bytes, bytearray)):
             raise RejectedError("malformed", "the report is not made of bytes")
-        if len(data) != _HEADER.size + 8 * task.size:
-            want = _HEADER.size + 8 * task.size
+        if len(data) != (length := _HEADER.size + 8 * task.size):
             raise RejectedError(
-                "length", f"the report has {len(data)} bytes; this task's have {want}"
+                "length", f"the report has {len(data)} bytes; this task's have {length}"
             )
         magic, kind, zero, label, epoch, name, id = _HEADER.unpack_from(data)
         if magic != b"kch1" or kind != _PLAIN or zero:
             raise RejectedError("malformed", "the report's header is not one of this protocol")
         if name != task.id:
             raise RejectedError("task", "the report belongs to another task")
-        if label >= max(1, len(task.needs)):
-            raise RejectedError(
-                "label", f"label is {label}; the task has {max(1, len(task.needs))}"
-            )
-        numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)
+        if label >= task.labels:
+            raise RejectedError("label", f"label is {label}; the task has {task.labels}")
+        numbers = np.frombuffer(data, _INTEGERS, offset=_HEADER.size)
         return cls(label=label, epoch=epoch, id=id, numbers=numbers)
 
 
@@ -167,10 +169,8 @@ def written(
     return payloads, hashes
 
 
-def _read_or_refuse(
-    read: Callable[[bytes, Task], Report], data: bytes, task: Task
-) -> Report | RejectedError:
+def _read_or_refuse(data: bytes, task: Task) -> Report | RejectedError:
     try:
-        return read(data, task)
+        return Report.read(data, task)
     except RejectedError as refusal:
         return refusal

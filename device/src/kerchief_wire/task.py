@@ -394,6 +394,11 @@ class Task:
         """Return how many reports a cohort needs."""
         return self.needs[cohort] if self.needs else 1
 
+    @functools.cached_property
+    def labels(self) -> int:
+        """How many labels reports may have."""
+        return max(1, len(self.needs))
+
     def label(self, cohort: int) -> int:
         """Return the label of a report for a cohort."""
         return cohort if self.needs else 0
@@ -402,8 +407,8 @@ class Task:
         """Whether a report of a label may enter a cohort: it must bring enough noise."""
         if not self.needs:
             return label == 0
-        if isinstance(self.program, Phased):
-            # What another group answers means something else.
+        # Under a phased program, what another group answers means something else.
+        if label == cohort or isinstance(self.program, Phased):
             return label == cohort
         return all(_has_enough_noise(noise, label, cohort) for noise in self.noise)
 
@@ -467,7 +472,7 @@ class Task:
 
     @functools.cached_property
     def _bounds(self) -> tuple[Bounds, ...]:
-        labels = range(max(1, len(self.needs)))
+        labels = range(self.labels)
         return tuple(
             _join_bounds([noise.bounds(label) for noise in self.noise]) for label in labels
         )

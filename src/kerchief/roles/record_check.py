@@ -131,14 +131,15 @@ class _Moments:
         # Each entry is left times right times weight: numbers of the column. The vector comes last.
         self._left_places = np.concatenate([rows, np.full(dim, dim)])
         self._right_places = np.concatenate([columns, np.arange(dim)])
-        self._weights = np.where(self._left_places == self._right_places, 1.0, math.sqrt(2.0))
-        self._weights[vector_start:] = 1.0
+        weights = np.where(self._left_places == self._right_places, 1.0, math.sqrt(2.0))
+        weights[vector_start:] = 1.0
+        self._weights = weights[:, None]
         self._diagonal = np.flatnonzero(rows == columns)
-        # Places of each column in a row, then of the vector's number that belongs to its pivot.
-        self._places = np.empty((dim, dim + 1), np.intp)
+        # Places of each column's numbers, then of the vector's number that belongs to its pivot.
+        self._places = np.empty((dim + 1, dim), np.intp)
         self._places[rows, columns] = self._places[columns, rows] = np.arange(vector_start)
-        self._places[:, dim] = vector_start + np.arange(dim)
-        self._shares = 1 / self._weights[self._places]
+        self._places[dim] = vector_start + np.arange(dim)
+        self._shares = 1 / weights[self._places]
         ends = (program.response_low - program.offset, program.response_high - program.offset)
         largest = max(map(abs, ends))
         smallest = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
@@ -152,33 +153,31 @@ class _Moments:
 
     def test(self, rows: Floats) -> Verdicts:
         """Return which rows have a matrix of rank one, and a vector that fits it."""
-        slack, vector_start, diagonal = (
-            self._slack,
-            self._vector_start,
-            rows.take(self._diagonal, 1),
-        )
-        column, pivot = diagonal.argmax(1), np.maximum.reduce(diagonal, 1)
-        index = np.arange(len(rows))[:, None], self._places.take(column, 0)
-        ends = rows[index] * self._shares.take(column, 0)
-        along = np.abs(ends[:, -1])
+        # One report per column from here on: operations then run along contiguous numbers.
+        numbers, slack, vector_start = np.ascontiguousarray(rows.T), self._slack, self._vector_start
+        diagonal = numbers.take(self._diagonal, 0)
+        column, pivot = diagonal.argmax(0), np.maximum.reduce(diagonal, 0)
+        ends = numbers[self._places.take(column, 1), np.arange(len(rows))]
+        ends *= self._shares.take(column, 1)
+        along = np.abs(ends[-1])
         # Rounding hides the direction of a smaller matrix.
         visible = pivot >= 8 * slack
         inverse = visible / np.maximum(pivot, slack)
-        errors = (ends * inverse[:, None]).take(self._left_places, 1)
-        errors *= ends.take(self._right_places, 1)
+        errors = (ends * inverse).take(self._left_places, 0)
+        errors *= ends.take(self._right_places, 0)
         errors *= self._weights
-        errors -= rows
+        errors -= numbers
         np.abs(errors, out=errors)
         reach = self._reach(pivot)
         allowed_error = np.where(visible, slack * (2.5 + 2.1 * along * inverse), reach)
-        verdicts: Verdicts = np.maximum.reduce(errors[:, :vector_start], 1) <= 14 * slack
-        verdicts &= np.maximum.reduce(errors[:, vector_start:], 1) <= allowed_error
+        verdicts: Verdicts = np.maximum.reduce(errors[:vector_start], 0) <= 14 * slack
+        verdicts &= np.maximum.reduce(errors[vector_start:], 0) <= allowed_error
         verdicts &= along <= reach
-        verdicts &= np.add.reduce(diagonal, 1) <= self._trace
+        verdicts &= np.add.reduce(diagonal, 0) <= self._trace
         if self._smallest:
             verdicts &= along >= self._smallest * np.sqrt(np.maximum(pivot - slack, 0)) - slack
         if self._weighted:
-            verdicts &= np.square(rows[:, vector_start:]).sum(1) <= self._length**2
+            verdicts &= np.square(numbers[vector_start:]).sum(0) <= self._length**2
         return verdicts
 
     def _reach(self, pivot: Floats) -> Floats | float:

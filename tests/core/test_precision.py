@@ -76,7 +76,7 @@ from kerchief.environments import table_two
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments import Comparison
 from kerchief.experiments.calibrate import calibrate
-from kerchief.roles.protected_policy import arrange
+from kerchief.roles.protected_policy import build_protected
 
 for name, entry in POLICIES.items():
     world = ENVIRONMENTS[entry.home or "linear"].make()
@@ -84,7 +84,8 @@ for name, entry in POLICIES.items():
         epsilon, delta = (float("inf"), 0.0) if trust == "none" else (1.0, 1e-6)
         promise = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
         mode = "theory" if trust == "none" else "tuned"
-        print(name, arrange(name, world.problem(4000), Protection(guarantee=promise), mode=mode))
+        protection = Protection(guarantee=promise)
+        print(name, build_protected(name, world.problem(4000), protection, mode=mode))
 for trust in ("local", "shuffle", "joint", "central"):
     print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, env="logistic", dim=3, radius=1.0,
                     horizon=1000, sensitivity=None).to_dict())

@@ -171,7 +171,7 @@ _WORLDS = {
 }
 
 
-def _arrange(*, policy: Any, mode: Any, numbers: Any, **promised: Any) -> None:
+def _build_protected(*, policy: Any, mode: Any, numbers: Any, **promised: Any) -> None:
     guarantee = Guarantee(**{name: promised[name] for name in ("epsilon", "delta", "trust")})
     protection = Protection(guarantee=guarantee, mechanism=promised["mechanism"])
     made = build_protected(policy, FACTS, protection, mode=mode, numbers=numbers)
@@ -361,8 +361,8 @@ def sessions() -> list[Target]:
             weight=0.1,
         ),
         Target(
-            name="roles.protected_policy:arrange",
-            call=_arrange,
+            name="roles.protected_policy:build_protected",
+            call=_build_protected,
             samples={
                 "policy": ("linucb", "greedy"),
                 "mode": ("tuned", "theory"),

@@ -209,6 +209,11 @@ def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(array, other.model[name])
 
 
+def test_opening_a_name_too_long_for_files_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="holds no bandit"):
+        Bandit.open(tmp_path / ("1" * 400))
+
+
 def test_opening_an_empty_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="no bandit"):
         Bandit.open(tmp_path)

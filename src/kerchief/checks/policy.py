@@ -163,10 +163,15 @@ def update_and_publish_draw_nothing(case: PolicyFixture) -> None:
 
 @law()
 def replicates_are_isolated(case: PolicyFixture) -> None:
-    """With other replicates beside it, a replicate's regret is the same in every bit."""
+    """With other replicates beside it, a replicate has the same regret up to rounding.
+
+    Rounding may depend on its place among them: compiled code treats the last ones of a vector
+    differently on some processors.
+    """
     half = case.size.width // 2
-    alone, shifted = played(case).run.regret, play(case, first_replicate=half).run.regret
-    differ = int((alone[:, half:] != shifted[:, :half]).any(axis=0).sum())
+    before = played(case).run.regret[:, half:]
+    shifted = play(case, first_replicate=half).run.regret[:, :half]
+    differ = int((np.abs(before - shifted) > 1e-9 * (1 + np.abs(before))).any(axis=0).sum())
     expect(not differ, seen=f"{differ} of {half} replicates changed", expected="none")
 
 

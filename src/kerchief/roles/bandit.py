@@ -191,7 +191,7 @@ class Bandit(NoCopy):
         """
         folder = Path(path)
         store = SQLiteStore(_aggregator(folder)) if os.path.exists(_aggregator(folder)) else None
-        if store is None and (folder / "middle.db").exists():
+        if store is None and os.path.exists(folder / "middle.db"):
             raise InvalidValueError(
                 f"{folder} was written by an earlier version, as middle.db; this version calls it "
                 "aggregator.db and reads no earlier store: make a new bandit"

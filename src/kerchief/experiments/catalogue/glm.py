@@ -160,7 +160,7 @@ enter(
             ],
         ),
         at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
-        at(SUMS_BY[5], "redrawn").p95_at_most(65, quick=True),
+        at(SUMS_BY[5], "redrawn").p95_at_most(70, quick=True),
         falling(rows((SUMS_BY[0], SUMS_BY[5]), "redrawn"), quick=True),
     ),
 )

@@ -351,7 +351,11 @@ def _claim_about_slope(
     """Build a claim on the growth of regret that holds if the gap is positive."""
 
     def test(results: Results) -> Finding:
-        estimate, error = _fit_slope([results[key] for key in keys])
+        regrets = [results[key] for key in keys]
+        least = min(row.regret.mean for row in regrets)
+        if least <= 0:
+            return None, f"a regret is {least:g}, and only positive ones have a logarithm"
+        estimate, error = _fit_slope(regrets)
         return _decide(gap(estimate), 2 * error), f"{estimate:.3f} ± {error:.3f}"
 
     worlds = ", ".join(key.world for key in keys)

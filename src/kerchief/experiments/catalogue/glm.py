@@ -277,7 +277,7 @@ SWEEP(
     holds="sums alone do not degrade on fixed arms either, and lose less than greedy play, which "
     "has no privacy to pay for",
     settings=FIXED,
-    full=Size(horizon=5000, replicates=200),
+    full=Size(horizon=5000, replicates=400),
     quick=Size(horizon=800, replicates=16, settings=("S=4",), players=(HIGH,)),
     claims=(
         all_of(

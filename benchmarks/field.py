@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from kerchief import Aggregator, Bandit, Guarantee, Learner, Problem, Trust, deploy
-from kerchief.roles.deployed_statistic import build_statistics, hedged
+from kerchief.deployment.deployed_statistic import build_statistics, hedged
 from kerchief.stores import open_store
 from kerchief_device import Device
 from kerchief_device.randomize import randomize
-from kerchief_wire.report import Report
+from kerchief_protocol.report import Report
 
 FACTS = Problem(dim=5, arms=20, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=20_000)
 TRUSTS = ("local", "shuffle", "joint", "central")

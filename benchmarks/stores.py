@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from kerchief.stores import Row, open_store
-from kerchief_wire.chain import ROOT
+from kerchief_protocol.chain import ROOT
 
 BATCH, TRANSACTIONS, BODY = 64, 500, 224
 

@@ -61,9 +61,9 @@ print(heavy)
 @pytest.mark.parametrize(
     ("room", "above"),
     [
-        ("kerchief_wire", ("kerchief", "kerchief_device", *_HEAVY_BUT_NUMPY)),
+        ("kerchief_protocol", ("kerchief", "kerchief_device", *_HEAVY_BUT_NUMPY)),
         ("kerchief_device", ("kerchief", *_HEAVY_BUT_NUMPY)),
-        ("kerchief.stores", ("kerchief.roles", "kerchief.policies", *_HEAVY_BUT_NUMPY)),
+        ("kerchief.stores", ("kerchief.deployment", "kerchief.policies", *_HEAVY_BUT_NUMPY)),
     ],
 )
 def test_lower_package_imports_no_higher_package(room: str, above: tuple[str, ...]) -> None:
@@ -98,7 +98,7 @@ def refuse(self, *operands, **options):
 
 before, bind = settings(), Primitive.bind
 Primitive.bind = refuse
-for package in map(importlib.import_module, ("kerchief_wire", "kerchief_device", "kerchief")):
+for package in map(importlib.import_module, ("kerchief_protocol", "kerchief_device", "kerchief")):
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)

@@ -54,7 +54,7 @@ def test_every_name_has_an_example_and_a_home(name: str) -> None:
     assert ">>> " in (inspect.getdoc(thing) or "")
     assert " at 0x" not in repr(thing) or inspect.isfunction(thing)
     kind = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
-    assert kind.__module__.split(".")[0] in ("kerchief", "kerchief_device", "kerchief_wire")
+    assert kind.__module__.split(".")[0] in ("kerchief", "kerchief_device", "kerchief_protocol")
     assert getattr(import_module(kind.__module__), kind.__qualname__) is kind
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kerchief_wire.lazy import fetching
+from kerchief_protocol.lazy import fetching
 
 # The public names, for type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from kerchief.data import from_supervised as from_supervised
     from kerchief.data import off_policy_value as off_policy_value
     from kerchief.data import read_logs as read_logs
+    from kerchief.deployment import Aggregator as Aggregator
+    from kerchief.deployment import Bandit as Bandit
+    from kerchief.deployment import Decision as Decision
+    from kerchief.deployment import Device as Device
+    from kerchief.deployment import Learner as Learner
+    from kerchief.deployment import deploy as deploy
+    from kerchief.deployment import deployed as deployed
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
     from kerchief.experiments import read_results as read_results
@@ -50,35 +57,28 @@ if TYPE_CHECKING:
     from kerchief.privacy import Trust as Trust
     from kerchief.privatizers import Protection as Protection
     from kerchief.privatizers import protect as protect
-    from kerchief.roles import Aggregator as Aggregator
-    from kerchief.roles import Bandit as Bandit
-    from kerchief.roles import Decision as Decision
-    from kerchief.roles import Device as Device
-    from kerchief.roles import Learner as Learner
-    from kerchief.roles import deploy as deploy
-    from kerchief.roles import deployed as deployed
     from kerchief.simulation import simulate as simulate
 
 _HOMES = {
     "POLICIES": "policies",
-    "Bandit": "roles",
+    "Bandit": "deployment",
     "BudgetExceededError": "core.errors",
     "CapacityExceededError": "core.errors",
     "CodecError": "core.errors",
     "ContextFreeProblem": "core.problems",
-    "Decision": "roles",
+    "Decision": "deployment",
     "DelayedLearningWarning": "core.errors",
-    "Device": "roles",
+    "Device": "deployment",
     "Environment": "core.contracts",
     "FencedError": "core.errors",
     "Guarantee": "privacy",
     "InvalidValueError": "core.errors",
     "KerchiefError": "core.errors",
-    "Learner": "roles",
+    "Learner": "deployment",
     "Ledger": "privacy",
     "Logs": "data",
     "MemoryLedger": "privacy",
-    "Aggregator": "roles",
+    "Aggregator": "deployment",
     "Policy": "core.contracts",
     "PopulationProblem": "core.problems",
     "Problem": "core.problems",
@@ -91,8 +91,8 @@ _HOMES = {
     "WriteError": "core.errors",
     "check": "checks.check",
     "compare": "experiments",
-    "deploy": "roles",
-    "deployed": "roles",
+    "deploy": "deployment",
+    "deployed": "deployment",
     "from_logs": "data",
     "from_supervised": "data",
     "make_environment": "environments",

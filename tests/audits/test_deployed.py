@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from kerchief.audits.audit import Audit, look
 from kerchief.core.problems import Problem
+from kerchief.deployment.deployed_statistic import build_statistics
+from kerchief.deployment.deployment import Deployment, deploy
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.deployed_statistic import build_statistics
-from kerchief.roles.deployment import Deployment, deploy
 from kerchief_device.randomize import randomize
-from kerchief_wire import noise as wire
+from kerchief_protocol import noise as wire
 
 FACTS = Problem(dim=1, arms=2, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=300)
 EPSILON = 4.0

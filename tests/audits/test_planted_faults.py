@@ -30,6 +30,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import BoundedScalar, RegressionMoments, UnitBallVector
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.struct import struct
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import Population as Crowd
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
@@ -40,7 +41,6 @@ from kerchief.privatizers import Protection
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.protect import protect
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.protected_policy import build_protected
 
 Floats: TypeAlias = NDArray[np.float64]
 Planted: TypeAlias = Callable[[], Audit]

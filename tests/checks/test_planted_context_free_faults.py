@@ -20,6 +20,8 @@ from kerchief.core.errors import BudgetExceededError
 from kerchief.core.queries import BoundedScalar, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
+from kerchief.deployment.questions import Asker
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
@@ -30,13 +32,11 @@ from kerchief.policies.context_free.two_point import State as Place
 from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
-from kerchief.roles.questions import Asker
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 from kerchief_device import Device
-from kerchief_wire.model import Status
-from kerchief_wire.signing import Signed
+from kerchief_protocol.model import Status
+from kerchief_protocol.signing import Signed
 
 LAWS = {law.name: law for law in BANDIT_LAWS}
 

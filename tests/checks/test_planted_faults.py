@@ -26,6 +26,7 @@ from kerchief.core.queries import GramMatrix, RegressionMoments
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.policies.ellipsoid import Model, State
 from kerchief.policies.glm.rare_switching import RarelySwitching
@@ -34,7 +35,6 @@ from kerchief.privacy import MemoryLedger, Receipt
 from kerchief.privacy.receipts import Charge
 from kerchief.privatizers import CohortSums, OnDemand, PrefixSums
 from kerchief.privatizers.fits import Fits
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 

@@ -17,6 +17,7 @@ from kerchief.core.phases import ANSWERS, Phase
 from kerchief.core.queries import UnitBallVector
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.shortlist import Shortlist
@@ -25,7 +26,6 @@ from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Trust
 from kerchief.privatizers import CohortSums, Protection, protect
 from kerchief.privatizers.sums import Memory, Tally
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, play
 
 LAWS = {law.name: law for law in BANDIT_LAWS}

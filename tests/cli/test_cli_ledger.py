@@ -10,14 +10,14 @@ import pytest
 from click.testing import Result
 
 from kerchief.core.errors import InvalidValueError
+from kerchief.deployment import Bandit
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, Laplace, MemoryLedger, Trust, Zcdp, zcdp_rho
 from kerchief.privatizers import Protection
 from kerchief.privatizers.protect import protect
-from kerchief.roles import Bandit
 from kerchief.simulation.run import simulate
-from kerchief_wire.task import Promise
+from kerchief_protocol.task import Promise
 
 Call = Callable[..., Result]
 

@@ -76,7 +76,7 @@ from kerchief.environments import table_two
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments import Comparison
 from kerchief.experiments.calibrate import calibrate
-from kerchief.roles.protected_policy import build_protected
+from kerchief.deployment.protected_policy import build_protected
 
 for name, entry in POLICIES.items():
     world = ENVIRONMENTS[entry.home or "linear"].make()

@@ -17,7 +17,7 @@ from kerchief.core.queries import RegressionMoments
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian
-from kerchief_wire.canonical import pack, unpack
+from kerchief_protocol.canonical import pack, unpack
 
 # Types say int and float: what people pass is wider.
 numpy: Any = np

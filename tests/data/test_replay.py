@@ -18,9 +18,9 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.data.logs import Logs
 from kerchief.data.replay import LoggedArms, Replay
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.projected import Projected
 from kerchief.experiments.data import describe_data
-from kerchief.roles.protected_policy import build_protected
 
 LOGS = logged(3000, seed=1)
 REPLAYED = Replay.of(LOGS, norm=1.0)

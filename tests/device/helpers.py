@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from kerchief_wire.model import Model, Numbers, Status
-from kerchief_wire.noise import Coins, Compass, Floats, Noise, OneBit, Statistic
-from kerchief_wire.task import Answering, Optimist, Party, Program, Promise, Reward, Task
+from kerchief_protocol.model import Model, Numbers, Status
+from kerchief_protocol.noise import Coins, Compass, Floats, Noise, OneBit, Statistic
+from kerchief_protocol.task import Answering, Optimist, Party, Program, Promise, Reward, Task
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

@@ -33,9 +33,9 @@ from tests.vectors.bytes_of import Bytes
 from kerchief_device import Device, Pending, constant_time, record
 from kerchief_device.disjoint_models import own_size
 from kerchief_device.record import RULE
-from kerchief_wire.model import Model, Numbers
-from kerchief_wire.noise import Bits, Coins, Floats, Noise, Rounded, Shortlist, Statistic
-from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Program, Task
+from kerchief_protocol.model import Model, Numbers
+from kerchief_protocol.noise import Bits, Coins, Floats, Noise, Rounded, Shortlist, Statistic
+from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Program, Task
 
 Operations = list[tuple[Any, ...]]
 SURPRISED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=RULE)

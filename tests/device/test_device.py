@@ -30,17 +30,17 @@ from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import Budget, Device, Pending
 from kerchief_device.record import RULE
-from kerchief_wire.errors import (
+from kerchief_protocol.errors import (
     BudgetExceededError,
     CodecError,
     InvalidValueError,
     KerchiefError,
     RejectedError,
 )
-from kerchief_wire.model import Model, Numbers
-from kerchief_wire.noise import Floats, OneBit
-from kerchief_wire.report import Report
-from kerchief_wire.task import Library, Optimist, Reward, Task
+from kerchief_protocol.model import Model, Numbers
+from kerchief_protocol.noise import Floats, OneBit
+from kerchief_protocol.report import Report
+from kerchief_protocol.task import Library, Optimist, Reward, Task
 
 TASK = task()
 SLOW = task(reward=Reward(window_s=100, jitter_s=50, default=0.0))

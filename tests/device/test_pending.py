@@ -22,7 +22,7 @@ import pytest
 
 from kerchief_device.file_rows import FileRows
 from kerchief_device.pending import Bill, Budget, Cost, Pending, PostedModel, Row
-from kerchief_wire.errors import BudgetExceededError, FencedError, InvalidValueError, StoreError
+from kerchief_protocol.errors import BudgetExceededError, FencedError, InvalidValueError, StoreError
 
 TASK, OTHER = b"t" * 32, b"o" * 32
 ID = b"i" * 16

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.projection import Projection
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.projection import Projection
 
 WIDE = Projection(dim=60, onto=12, norm=2.0)
 

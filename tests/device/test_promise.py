@@ -29,16 +29,16 @@ from tests.vectors.write import (
     shortlist,
 )
 
+from kerchief.deployment.deployment import deploy
 from kerchief.policies.weighted import LinearSampling
 from kerchief.privacy import events
 from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.deployment import deploy
 from kerchief_device.promise import check, sensitivity
 from kerchief_device.record import RULE
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.noise import Bits, Coins, Noise, Rounded
-from kerchief_wire.task import Library, Optimist, Program, Task
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.noise import Bits, Coins, Noise, Rounded
+from kerchief_protocol.task import Library, Optimist, Program, Task
 
 _, WIDE_POLICY = policies()[2]
 WIDE: Optimist = program(*policies()[2])

@@ -16,8 +16,8 @@ from tests.vectors.bytes_of import Bytes
 from kerchief_device import randomize as module
 from kerchief_device.randomize import Vectors, candidates, heads, randomize, step_of
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
 
 GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
 LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)

@@ -20,8 +20,8 @@ from tests.device.helpers import (
 )
 
 from kerchief_device import Budget, Device, Pending
-from kerchief_wire import signing
-from kerchief_wire.errors import (
+from kerchief_protocol import signing
+from kerchief_protocol.errors import (
     BudgetExceededError,
     CodecError,
     FencedError,
@@ -29,11 +29,11 @@ from kerchief_wire.errors import (
     KerchiefError,
     RejectedError,
 )
-from kerchief_wire.model import Model, Numbers, Question, Status
-from kerchief_wire.noise import Bits
-from kerchief_wire.report import Report
-from kerchief_wire.signing import Signed, Signer, new_key, public_key, verify_message
-from kerchief_wire.task import Party, Phased, Promise, Task
+from kerchief_protocol.model import Model, Numbers, Question, Status
+from kerchief_protocol.noise import Bits
+from kerchief_protocol.report import Report
+from kerchief_protocol.signing import Signed, Signer, new_key, public_key, verify_message
+from kerchief_protocol.task import Party, Phased, Promise, Task
 
 KEYS = {"aggregator": bytes([1]) * 32, "learner": bytes([2]) * 32}
 PARTIES = tuple(

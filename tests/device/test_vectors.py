@@ -34,14 +34,14 @@ from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
 from kerchief_device.record import RULE, Moments, answer, encode_loss
-from kerchief_wire import canonical
-from kerchief_wire import noise as kinds
-from kerchief_wire.canonical import pack, unpack, write
-from kerchief_wire.model import Model, Status
-from kerchief_wire.noise import Compass, Floats, Noise, Shortlist
-from kerchief_wire.projection import Projection
-from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Task
+from kerchief_protocol import canonical
+from kerchief_protocol import noise as kinds
+from kerchief_protocol.canonical import pack, unpack, write
+from kerchief_protocol.model import Model, Status
+from kerchief_protocol.noise import Compass, Floats, Noise, Shortlist
+from kerchief_protocol.projection import Projection
+from kerchief_protocol.report import Report
+from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Task
 
 READ = ("vector", "matrix", "weight")
 KINDS = {one.kind: one for one in Noise.__args__}

@@ -22,7 +22,7 @@ NOTES = (
     "privacy/randomized_bits.md",
     "privatizers/bits.md",
 )
-PACKAGES = ("mechanisms", "policies", "privacy", "privatizers", "roles", "simulation")
+PACKAGES = ("mechanisms", "policies", "privacy", "privatizers", "deployment", "simulation")
 
 
 def owners() -> dict[str, object]:

@@ -35,6 +35,8 @@ from kerchief.core.phases import Phase
 from kerchief.core.queries import GramMatrix, RegressionMoments, clip_features
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
+from kerchief.deployment import Bandit
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
 from kerchief.environments import make_environment
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
@@ -48,8 +50,6 @@ from kerchief.privacy import events as what
 from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, protect
 from kerchief.privatizers.fits import Fits, History
 from kerchief.privatizers.registry import PrivatizerEntry
-from kerchief.roles import Bandit
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 FAULTS: dict[str, Callable[[], str]] = {}

@@ -52,7 +52,7 @@ from kerchief.privacy.randomized_bits import RandomizedBits
 from kerchief.privacy.receipts import write_ledger
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.sums import CohortSums
-from kerchief_wire.model import Numbers
+from kerchief_protocol.model import Numbers
 
 __all__ = ["CROWD", "FACTS", "GAME", "LOGS", "OWN", "PROBLEMS", "SAMPLES"]
 
@@ -346,7 +346,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "world": (make_environment(dim=4), DisjointModels.of(dim=4)),
         "onto": (2, 3),
     },
-    "wire.model:Model": {
+    "protocol.model:Model": {
         "task": (bytes(32),),
         "version": (0, 3),
         "release": (0, 3),
@@ -355,13 +355,13 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "head": (bytes(32),),
         "arrays": ({}, {"width": Numbers.of(np.zeros(()))}),
     },
-    "wire.model:Status": {
+    "protocol.model:Status": {
         "task": (bytes(32),),
         "state": ("running", "closed"),
         "epoch": (0, 2),
         "label": (0, 7),
     },
-    "wire.projection:Projection": {
+    "protocol.projection:Projection": {
         "dim": (5, 3),
         "onto": (2,),
         "constant": (False, True),

@@ -28,19 +28,19 @@ from kerchief.cli.main import main
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CapacityExceededError, InvalidValueError, KerchiefError
 from kerchief.core.problems import ContextFreeProblem
+from kerchief.deployment import Aggregator, Asker, Budget, Deployment, Device, deploy
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.run_folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
-from kerchief.roles import Aggregator, Asker, Budget, Deployment, Device, deploy
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_wire.chain import export
-from kerchief_wire.model import Status
-from kerchief_wire.report import Report
+from kerchief_protocol.chain import export
+from kerchief_protocol.model import Status
+from kerchief_protocol.report import Report
 
 __all__ = ["BY_HAND", "sessions"]
 
@@ -335,7 +335,7 @@ def sessions() -> list[Target]:
         ),
         *(
             Target(
-                name=f"roles.questions:{what} {name}",
+                name=f"deployment.questions:{what} {name}",
                 call=call,
                 samples=samples | {"name": (name,)},
                 closed=closed({"name"}),
@@ -361,7 +361,7 @@ def sessions() -> list[Target]:
             weight=0.1,
         ),
         Target(
-            name="roles.protected_policy:build_protected",
+            name="deployment.protected_policy:build_protected",
             call=_build_protected,
             samples={
                 "policy": ("linucb", "greedy"),
@@ -526,9 +526,9 @@ BY_HAND = {
     "experiments.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
-    "policies.registry:named": "roles.bandit:Bandit",
+    "policies.registry:named": "deployment.bandit:Bandit",
     "privacy.ledger:MemoryLedger": "ledger:charge",
-    "roles.questions:Asker": "roles.questions:Asker tsallis",
+    "deployment.questions:Asker": "deployment.questions:Asker tsallis",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",
     "simulation.run:simulate": "simulation.run:simulate",
     "simulation.run:simulate_side_by_side": "simulation.run:simulate",

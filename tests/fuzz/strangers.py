@@ -30,21 +30,30 @@ from kerchief.core.errors import (
     WeakGuaranteeWarning,
 )
 from kerchief.core.problems import Problem
+from kerchief.deployment import (
+    Aggregator,
+    Bandit,
+    Budget,
+    Deployment,
+    Device,
+    Learner,
+    deploy,
+    deployed,
+)
+from kerchief.deployment.audit_log import AuditLog
+from kerchief.deployment.library_code import LibraryCode
+from kerchief.deployment.verify import check_releases, read_chain, verify
 from kerchief.privacy import Guarantee, Trust
-from kerchief.roles import Aggregator, Bandit, Budget, Deployment, Device, Learner, deploy, deployed
-from kerchief.roles.audit_log import AuditLog
-from kerchief.roles.library_code import LibraryCode
-from kerchief.roles.verify import check_releases, read_chain, verify
 from kerchief.stores import FileWitness, open_store
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Pending
-from kerchief_wire import canonical
-from kerchief_wire.chain import ROOT, Line, export, follow, imported
-from kerchief_wire.model import Model, Numbers, Status
-from kerchief_wire.noise import Bits, Coins
-from kerchief_wire.report import Release, Report
-from kerchief_wire.signing import Signed, Signer, public_key, verify_message
-from kerchief_wire.task import Library, Party, Task
+from kerchief_protocol import canonical
+from kerchief_protocol.chain import ROOT, Line, export, follow, imported
+from kerchief_protocol.model import Model, Numbers, Status
+from kerchief_protocol.noise import Bits, Coins
+from kerchief_protocol.report import Release, Report
+from kerchief_protocol.signing import Signed, Signer, public_key, verify_message
+from kerchief_protocol.task import Library, Party, Task
 
 __all__ = ["BY_STRANGERS", "FACTS", "FEATURES", "finite", "promise", "strangers"]
 
@@ -587,19 +596,21 @@ def strangers() -> list[Target]:
     chain, releases = _field("central")
     tree = {"a": [1, "x", None], "b": {"c": True}}
     return [
-        _on_wire("wire.canonical:read", _canonical, 3, data=(_tasks()[0], canonical.write(tree))),
+        _on_wire(
+            "protocol.canonical:read", _canonical, 3, data=(_tasks()[0], canonical.write(tree))
+        ),
         Target(
-            name="wire.canonical:write",
+            name="protocol.canonical:write",
             call=_write,
             samples={"value": (tree, [1, 2], "x", _deep())},
             weight=0.5,
         ),
-        _on_wire("wire.task:Task.read", _task, 10, data=_tasks()),
-        _on_wire("wire.model:Model.read", _model, 5, data=(_visit("central")[1],)),
-        _on_wire("wire.model:Status.read", _status, 2, data=(_visit("central")[2],)),
-        _on_wire("wire.signing:Signed.read", _signed, 2, data=(_signing()[1],)),
+        _on_wire("protocol.task:Task.read", _task, 10, data=_tasks()),
+        _on_wire("protocol.model:Model.read", _model, 5, data=(_visit("central")[1],)),
+        _on_wire("protocol.model:Status.read", _status, 2, data=(_visit("central")[2],)),
+        _on_wire("protocol.signing:Signed.read", _signed, 2, data=(_signing()[1],)),
         Target(
-            name="wire.model:Numbers.of",
+            name="protocol.model:Numbers.of",
             call=_array,
             samples={"array": (np.eye(2), np.arange(3), np.array(True))},
             closed=closed({"array"}),
@@ -607,18 +618,18 @@ def strangers() -> list[Target]:
         ),
         *(
             _on_wire(
-                f"wire.report:Report.read {trust}",
+                f"protocol.report:Report.read {trust}",
                 partial(_report, trust=trust),
                 5,
                 data=(_visit(trust)[0],),
             )
             for trust in TRUSTS
         ),
-        _on_wire("wire.report:Release.read", _release, 3, data=releases[:1]),
-        _on_wire("wire.chain:imported", _chain, 3, data=(export(chain),)),
+        _on_wire("protocol.report:Release.read", _release, 3, data=releases[:1]),
+        _on_wire("protocol.chain:imported", _chain, 3, data=(export(chain),)),
         *(
             _on_wire(
-                f"roles.audit_log:AuditLog.of {trust}",
+                f"deployment.audit_log:AuditLog.of {trust}",
                 partial(_books, trust=trust),
                 0.3,
                 data=(_told(_field(trust)[0]),),
@@ -626,7 +637,7 @@ def strangers() -> list[Target]:
             for trust in ("central", "joint")
         ),
         Target(
-            name="roles.verify:verify",
+            name="deployment.verify:verify",
             call=_verify,
             samples={
                 "data": (export(chain),),
@@ -636,7 +647,7 @@ def strangers() -> list[Target]:
             held=closed({"data"}),
             weight=0.3,
         ),
-        _on_wire("roles.deployment:deployed", _deployed, 0.3, data=_tasks()),
+        _on_wire("deployment.deployment:deployed", _deployed, 0.3, data=_tasks()),
         _on_wire(
             "device.device:Device",
             _take_part,
@@ -683,7 +694,7 @@ def strangers() -> list[Target]:
         ),
         *(
             _on_wire(
-                f"roles.aggregator:Aggregator {trust}",
+                f"deployment.aggregator:Aggregator {trust}",
                 partial(_take, trust=trust),
                 2,
                 data=(_visit(trust)[0],),
@@ -692,7 +703,7 @@ def strangers() -> list[Target]:
         ),
         *(
             _on_wire(
-                f"roles.learner:Learner {trust}",
+                f"deployment.learner:Learner {trust}",
                 partial(_follow, trust=trust),
                 0.3,
                 data=_field(trust)[1][1:2] or _field(trust)[1][:1],
@@ -701,7 +712,7 @@ def strangers() -> list[Target]:
         ),
         *(_bandit_target(*played) for played in _PLAYED),
         Target(
-            name="roles.bandit:Bandit",
+            name="deployment.bandit:Bandit",
             call=_make_bandit,
             samples={
                 "policy": ("linucb", "uniform"),
@@ -721,7 +732,7 @@ def strangers() -> list[Target]:
         ),
         *(
             Target(
-                name=f"roles.bandit:Bandit.open {place}",
+                name=f"deployment.bandit:Bandit.open {place}",
                 call=_open,
                 samples={"place": (place,), "data": (content,)},
                 closed=closed({"place"}),
@@ -757,56 +768,56 @@ BY_STRANGERS = {
     "device.disjoint_models:DisjointSampling": "device.device:Device",
     "device.programs:Optimism": "device.device:Device",
     "device.record:Moments": "device.device:Device",
-    "roles.admission:Places": "roles.aggregator:Aggregator local",
-    "roles.bandit:Bandit": "roles.bandit:Bandit",
-    "roles.bandit:Bandit.open": "roles.bandit:Bandit.open aggregator.db",
-    "roles.audit_log:AuditLog.of": "roles.audit_log:AuditLog.of central",
-    "roles.audit_log:ChainReader": "roles.audit_log:AuditLog.of central",
-    "roles.deployment:deploy": "roles.bandit:Bandit",
-    "roles.deployment:deployed": "roles.deployment:deployed",
-    "roles.release_batch:ReleaseBatch": "roles.aggregator:Aggregator local",
-    "roles.learner:Form": "device:model greedy",
-    "roles.learner:Learner": "roles.learner:Learner joint",
-    "roles.library_code:LibraryCode": "device:model greedy",
-    "roles.aggregator:Aggregator": "roles.aggregator:Aggregator local",
-    "roles.population:PopulationLearner": "roles.learner:Learner joint",
-    "roles.pool:CandidatePool": "bandit:linucb local usual",
-    "roles.pool:PooledGaussian": "bandit:linucb central usual",
-    "roles.record_check:RecordCheck": "roles.aggregator:Aggregator joint",
-    "roles.verify:check_payloads": "roles.audit_log:AuditLog.of central",
-    "roles.verify:check_releases": "roles.audit_log:AuditLog.of central",
-    "roles.verify:read_chain": "roles.verify:verify",
-    "roles.verify:verify": "roles.verify:verify",
+    "deployment.admission:Places": "deployment.aggregator:Aggregator local",
+    "deployment.bandit:Bandit": "deployment.bandit:Bandit",
+    "deployment.bandit:Bandit.open": "deployment.bandit:Bandit.open aggregator.db",
+    "deployment.audit_log:AuditLog.of": "deployment.audit_log:AuditLog.of central",
+    "deployment.audit_log:ChainReader": "deployment.audit_log:AuditLog.of central",
+    "deployment.deployment:deploy": "deployment.bandit:Bandit",
+    "deployment.deployment:deployed": "deployment.deployment:deployed",
+    "deployment.release_batch:ReleaseBatch": "deployment.aggregator:Aggregator local",
+    "deployment.learner:Form": "device:model greedy",
+    "deployment.learner:Learner": "deployment.learner:Learner joint",
+    "deployment.library_code:LibraryCode": "device:model greedy",
+    "deployment.aggregator:Aggregator": "deployment.aggregator:Aggregator local",
+    "deployment.population:PopulationLearner": "deployment.learner:Learner joint",
+    "deployment.pool:CandidatePool": "bandit:linucb local usual",
+    "deployment.pool:PooledGaussian": "bandit:linucb central usual",
+    "deployment.record_check:RecordCheck": "deployment.aggregator:Aggregator joint",
+    "deployment.verify:check_payloads": "deployment.audit_log:AuditLog.of central",
+    "deployment.verify:check_releases": "deployment.audit_log:AuditLog.of central",
+    "deployment.verify:read_chain": "deployment.verify:verify",
+    "deployment.verify:verify": "deployment.verify:verify",
     "stores.opening:open_store": "stores:paths",
     "stores.sqlite:SQLiteStore": "stores:paths",
-    "stores.memory:MemoryStore": "roles.aggregator:Aggregator local",
-    "stores.sqlite:SQLiteStore.memory": "roles.aggregator:Aggregator local",
+    "stores.memory:MemoryStore": "deployment.aggregator:Aggregator local",
+    "stores.sqlite:SQLiteStore.memory": "deployment.aggregator:Aggregator local",
     "stores.witness:FileWitness": "stores:paths",
-    "stores.witness:StoreWitness": "roles.aggregator:Aggregator local",
-    "wire.canonical:pack": "wire.task:Task.read",
-    "wire.canonical:read": "wire.canonical:read",
-    "wire.canonical:read_as": "wire.task:Task.read",
-    "wire.canonical:unpack": "wire.task:Task.read",
-    "wire.canonical:write": "wire.canonical:write",
-    "wire.chain:export": "wire.chain:imported",
-    "wire.chain:follow": "wire.chain:imported",
-    "wire.chain:imported": "wire.chain:imported",
-    "device.rows:PostedModel.of": "wire.model:Model.read",
-    "device.rows:PostedModel.stored": "wire.model:Model.read",
-    "wire.model:Model.read": "wire.model:Model.read",
-    "wire.model:Numbers": "wire.model:Model.read",
-    "wire.model:Numbers.of": "wire.model:Numbers.of",
-    "wire.model:Status.read": "wire.model:Status.read",
-    "wire.signing:Signed": "wire.signing:Signed.read",
-    "wire.signing:Signed.read": "wire.signing:Signed.read",
-    "wire.signing:Signer": "wire.signing:Signed.read",
-    "wire.task:Party": "wire.task:Task.read",
-    "wire.noise:Rounded": "wire.task:Task.read",
-    "wire.report:Release.read": "wire.report:Release.read",
-    "wire.report:Report.read": "wire.report:Report.read local",
-    "wire.report:Report.read_all": "wire.report:Report.read local",
-    "wire.task:Promise": "wire.task:Task.read",
-    "wire.task:Task": "wire.task:Task.read",
-    "wire.task:Task.read": "wire.task:Task.read",
+    "stores.witness:StoreWitness": "deployment.aggregator:Aggregator local",
+    "protocol.canonical:pack": "protocol.task:Task.read",
+    "protocol.canonical:read": "protocol.canonical:read",
+    "protocol.canonical:read_as": "protocol.task:Task.read",
+    "protocol.canonical:unpack": "protocol.task:Task.read",
+    "protocol.canonical:write": "protocol.canonical:write",
+    "protocol.chain:export": "protocol.chain:imported",
+    "protocol.chain:follow": "protocol.chain:imported",
+    "protocol.chain:imported": "protocol.chain:imported",
+    "device.rows:PostedModel.of": "protocol.model:Model.read",
+    "device.rows:PostedModel.stored": "protocol.model:Model.read",
+    "protocol.model:Model.read": "protocol.model:Model.read",
+    "protocol.model:Numbers": "protocol.model:Model.read",
+    "protocol.model:Numbers.of": "protocol.model:Numbers.of",
+    "protocol.model:Status.read": "protocol.model:Status.read",
+    "protocol.signing:Signed": "protocol.signing:Signed.read",
+    "protocol.signing:Signed.read": "protocol.signing:Signed.read",
+    "protocol.signing:Signer": "protocol.signing:Signed.read",
+    "protocol.task:Party": "protocol.task:Task.read",
+    "protocol.noise:Rounded": "protocol.task:Task.read",
+    "protocol.report:Release.read": "protocol.report:Release.read",
+    "protocol.report:Report.read": "protocol.report:Report.read local",
+    "protocol.report:Report.read_all": "protocol.report:Report.read local",
+    "protocol.task:Promise": "protocol.task:Task.read",
+    "protocol.task:Task": "protocol.task:Task.read",
+    "protocol.task:Task.read": "protocol.task:Task.read",
 }
 """What strangers reach, each with the target that makes it."""

@@ -27,7 +27,7 @@ from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, PROBLEMS, SAMPLES
 
 import kerchief
 import kerchief_device
-import kerchief_wire
+import kerchief_protocol
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
@@ -145,13 +145,13 @@ _FUNCTIONS = (
     "core.links",
     "core.batches",
     "privacy.receipts",
-    "roles.verify",
-    "wire.canonical",
-    "wire.chain",
+    "deployment.verify",
+    "protocol.canonical",
+    "protocol.chain",
 )
 """Modules below the rooms whose functions read what strangers write."""
 _INSIDE = ("privacy.visits", "privacy.printed", "simulation.run")
-_PACKAGES = (kerchief, kerchief_device, kerchief_wire)
+_PACKAGES = (kerchief, kerchief_device, kerchief_protocol)
 # A database and its statements: what is open there is the name of a store.
 _BASES = ("stores.sql", "stores.postgres")
 

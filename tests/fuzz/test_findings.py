@@ -23,6 +23,10 @@ from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import BoundedScalar, GramMatrix, RegressionMoments
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment import Bandit, Budget, Device, deploy, deployed
+from kerchief.deployment.audit_log import AuditLog
+from kerchief.deployment.learner import Form
+from kerchief.deployment.verify import check_releases
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.environments.ranges import ranged
 from kerchief.experiments.declare import Comparison
@@ -52,17 +56,13 @@ from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privacy.visits import visited
 from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
-from kerchief.roles import Bandit, Budget, Device, deploy, deployed
-from kerchief.roles.audit_log import AuditLog
-from kerchief.roles.learner import Form
-from kerchief.roles.verify import check_releases
 from kerchief.simulation import simulate
 from kerchief.stores import open_store
 from kerchief_device import Pending
-from kerchief_wire import canonical
-from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.model import Numbers
-from kerchief_wire.noise import Coins
+from kerchief_protocol import canonical
+from kerchief_protocol.chain import ROOT, Line
+from kerchief_protocol.model import Numbers
+from kerchief_protocol.noise import Coins
 
 HUGE = 10**400
 LOCAL = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)

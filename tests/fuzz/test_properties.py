@@ -25,12 +25,12 @@ from kerchief.core.validate import (
     real_array,
     whole,
 )
+from kerchief.deployment import Bandit, deploy
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Laplace, MemoryLedger, Trust, Zcdp
 from kerchief.privacy.receipts import read_ledger
-from kerchief.roles import Bandit, deploy
-from kerchief_wire.canonical import pack, read, unpack, write
-from kerchief_wire.model import Numbers
-from kerchief_wire.report import Report
+from kerchief_protocol.canonical import pack, read, unpack, write
+from kerchief_protocol.model import Numbers
+from kerchief_protocol.report import Report
 
 quick = settings(
     max_examples=40,

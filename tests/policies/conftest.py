@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Environment, Policy, Tree
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
+from kerchief.deployment.round import Round
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.roles.round import Round
 from kerchief.simulation import Run, simulate
 
 Floats = NDArray[np.float64]

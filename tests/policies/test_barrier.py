@@ -18,12 +18,12 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, WORLD, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.context_free.barrier import Barrier, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)

@@ -11,10 +11,10 @@ from kerchief.core.contracts import Arms, Clock
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
+from kerchief.deployment.deployment import deploy
 from kerchief.policies.ellipsoid import Model
 from kerchief.policies.glm.batched_sums import BatchedSums
 from kerchief.privacy import Guarantee, Trust
-from kerchief.roles.deployment import deploy
 
 FACTS = Problem(dim=2, arms=4, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=4000, link="probit")
 BANDIT = BatchedSums.of(FACTS)

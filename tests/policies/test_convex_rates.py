@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kerchief.core.convex import Ball
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)

@@ -16,6 +16,7 @@ from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.errors import BudgetExceededError, InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.environments.disjoint import DisjointModels
 from kerchief.policies import POLICIES, disjoint_beliefs, disjoint_contexts, named
@@ -25,7 +26,6 @@ from kerchief.policies.disjoint_models import DisjointSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 FACTS = Problem(

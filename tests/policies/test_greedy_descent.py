@@ -20,12 +20,12 @@ from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import Problem
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, ShortResidualMoments
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]

@@ -18,6 +18,7 @@ from kerchief.core.convex import Ball, Simplex
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import Linear, Quadratic
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.k_point import KPoint
@@ -25,7 +26,6 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
 from kerchief.privatizers.channels import channel_of
-from kerchief.roles.protected_policy import build_protected
 
 CLEAR = ReportDistribution.clear(low=-1.0, high=1.0)
 NOTHING = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)

@@ -8,6 +8,7 @@ import pytest
 
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import Problem
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.continual import ContinualNoise
@@ -16,7 +17,6 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import STUDIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 
 # What the papers add to reports or totals. Coins behind a shuffler are calibrated by an accountant.
 KINDS = {

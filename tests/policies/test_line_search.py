@@ -11,11 +11,11 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import Absolute
 from kerchief.policies.context_free.line_search import LineSearch, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 PROBLEM = ContextFreeProblem(

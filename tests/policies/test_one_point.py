@@ -18,6 +18,7 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
 from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.baselines import Anywhere, BestReport
@@ -25,7 +26,6 @@ from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.one_point import OnePoint, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)

@@ -15,11 +15,11 @@ from kerchief.core.contracts import Arms, Clock, FitRelease, NoiseInfo, Release
 from kerchief.core.linalg import svec
 from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
+from kerchief.deployment.round import Carry, Round
 from kerchief.environments import make_environment
 from kerchief.policies.glm.rare_switching import RarelySwitching, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.roles.round import Carry, Round
 from kerchief.simulation import simulate
 
 WORLD = make_environment(link="probit", dim=2, arms=4, radius=1.5)

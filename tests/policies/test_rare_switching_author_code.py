@@ -9,6 +9,8 @@ import pytest
 from kerchief.core.contracts import Start
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
+from kerchief.deployment import Bandit
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.policies import POLICIES, PrivacyBudget
@@ -21,8 +23,6 @@ from kerchief.policies.glm.rare_switching_author_code import (
 )
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles import Bandit
-from kerchief.roles.protected_policy import build_protected
 
 PROBLEM = make_environment(link="probit", dim=3, arms=20, radius=2.0).problem(5000)
 STEEPEST = 1 / np.sqrt(2 * np.pi)

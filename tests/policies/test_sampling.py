@@ -17,6 +17,8 @@ from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
+from kerchief.deployment import deploy, deployed
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
@@ -28,10 +30,8 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers import At, PrefixSums
 from kerchief.privatizers.protect import Protection
-from kerchief.roles import deploy, deployed
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
-from kerchief_wire.task import Task
+from kerchief_protocol.task import Task
 
 FACTS = Problem(dim=3, arms=10, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=5000)
 

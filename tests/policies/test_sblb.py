@@ -16,14 +16,14 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
+from kerchief.deployment.deployment import deploy, deployed
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.sblb import SBLB, batch_length, corollary_keep, printed_keep
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.randomized_bits import KEEP_UNIT, local_keep, paper_local_epsilon
 from kerchief.privatizers import Protection
-from kerchief.roles.deployment import deploy, deployed
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected
-from kerchief_wire.noise import KEEP_UNITS, Bits
+from kerchief_protocol.noise import KEEP_UNITS, Bits
 
 DELTA = 1e-5
 

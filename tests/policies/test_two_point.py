@@ -17,13 +17,13 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
 from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import Run, simulate
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)

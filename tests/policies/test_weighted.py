@@ -17,6 +17,9 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.links import link_named
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
+from kerchief.deployment.bandit import Bandit
+from kerchief.deployment.deployment import deploy
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.policies import sampling
 from kerchief.policies import weighted as module
@@ -32,9 +35,6 @@ from kerchief.policies.weighted import sampling as sampled
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.bandit import Bandit
-from kerchief.roles.deployment import deploy
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import simulate
 from kerchief_device import record
 

@@ -23,6 +23,7 @@ from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.core.problems import Problem
 from kerchief.core.queries import RegressionMoments
 from kerchief.core.random import AGGREGATOR, Stream
+from kerchief.deployment import Bandit
 from kerchief.environments import make_environment
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
@@ -32,7 +33,6 @@ from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import CONTINUALS, At, Every, PrefixSums, Privatizer, Protection, protect
 from kerchief.privatizers.schedule import OnDemand, Schedule
-from kerchief.roles import Bandit
 from kerchief.simulation import simulate
 
 QUERY = RegressionMoments(dim=2, norm=1.0, low=0.0, high=1.0)

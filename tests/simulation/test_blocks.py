@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import loop
 
 HORIZON, REPLICATES = 300, 3

@@ -23,6 +23,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import BoundedScalar
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.report_distribution import ReportDistribution
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.mechanisms.gaussian import Gaussian
@@ -33,7 +34,6 @@ from kerchief.privatizers import Protection, channel_of
 from kerchief.privatizers.billing import settle
 from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation import Run, simulate
 from kerchief.simulation import run as running
 

@@ -21,7 +21,7 @@ from kerchief.stores import Store, open_store, postgres, sqlite
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.postgres import PostgresStore
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_wire.errors import KerchiefError, StoreError
+from kerchief_protocol.errors import KerchiefError, StoreError
 
 _ID = bytes(16)
 
@@ -323,7 +323,7 @@ def test_a_child_by_fork_is_refused(where: str) -> None:
     code = f"""
 import os
 from kerchief.stores import open_store
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.errors import StoreError
 store = open_store({where!r})
 if os.fork() == 0:
     try:

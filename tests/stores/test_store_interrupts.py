@@ -17,7 +17,7 @@ from tests.stores.traffic import TASK, audit, begin, names, take
 from kerchief.stores.sqlite import SQLiteStore, _SQLiteLink
 from kerchief.stores.store import Store
 from kerchief.stores.witness import FileWitness
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.errors import StoreError
 
 LENT = pytest.mark.parametrize(
     "name", ["transaction", pytest.param("_lend", marks=pytest.mark.nightly)]

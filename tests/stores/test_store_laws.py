@@ -11,9 +11,9 @@ from tests.stores.traffic import TASK, audit, begin, fresh, ingest, names
 
 from kerchief.stores import Question, Row, Store, open_store
 from kerchief.stores.memory import MemoryStore
-from kerchief_wire.canonical import write
-from kerchief_wire.chain import ROOT, Line, follow
-from kerchief_wire.errors import FencedError, InvalidValueError, StoreError
+from kerchief_protocol.canonical import write
+from kerchief_protocol.chain import ROOT, Line, follow
+from kerchief_protocol.errors import FencedError, InvalidValueError, StoreError
 
 _A, _B, _C = (bytes([n]) * 16 for n in (1, 2, 3))
 

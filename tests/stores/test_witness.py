@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kerchief.stores import FileWitness, NoWitness, StoreWitness, Witness, open_store
-from kerchief_wire.errors import FencedError, StoreError
+from kerchief_protocol.errors import FencedError, StoreError
 
 _TASK, _A, _B, _C = (bytes([n]) * 32 for n in range(4))
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from kerchief.stores import Row, Store, Transaction, open_store
-from kerchief_wire.canonical import write
-from kerchief_wire.chain import ROOT, Line, follow
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.canonical import write
+from kerchief_protocol.chain import ROOT, Line, follow
+from kerchief_protocol.errors import StoreError
 
 TASK = bytes(range(32))
 BATCH, NEED = 8, 40

@@ -27,6 +27,8 @@ from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Proble
 from kerchief.core.queries import BoundedScalar, RegressionMoments
 from kerchief.core.random import Stream
 from kerchief.core.residual_moments import ResidualMoments
+from kerchief.deployment.deployment import Deployment, deploy
+from kerchief.deployment.population import PopulationLearner
 from kerchief.mechanisms.binomial import ExactBinomial, Grid
 from kerchief.mechanisms.compass import Compass as SimulatedCompass
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -49,11 +51,9 @@ from kerchief.policies.weighted import (
 )
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.roles.deployment import Deployment, deploy
-from kerchief.roles.population import PopulationLearner
-from kerchief_wire.canonical import pack, write
-from kerchief_wire.model import Numbers, Status
-from kerchief_wire.noise import (
+from kerchief_protocol.canonical import pack, write
+from kerchief_protocol.model import Numbers, Status
+from kerchief_protocol.noise import (
     Bits,
     Coins,
     Compass,
@@ -63,9 +63,9 @@ from kerchief_wire.noise import (
     Shortlist,
     Statistic,
 )
-from kerchief_wire.projection import Projection
-from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist
+from kerchief_protocol.projection import Projection
+from kerchief_protocol.report import Report
+from kerchief_protocol.task import Answering, Optimist
 
 HERE = Path(__file__).parent
 Floats = NDArray[np.float64]

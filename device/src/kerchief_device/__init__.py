@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kerchief_wire.lazy import fetching
+from kerchief_protocol.lazy import fetching
 
 # For type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kerchief_device.constant_time import flush
 from kerchief_device.source import Randomness, drawn
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.model import Model
-from kerchief_wire.noise import Floats
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.model import Model
+from kerchief_protocol.noise import Floats
 
 _KINDS = {"f": "real", "i": "whole", "b": "true or false"}
 

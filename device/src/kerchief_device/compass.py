@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kerchief_device.constant_time import flush
 from kerchief_device.samplers import UNITS, Randomness, chosen_rank, word
-from kerchief_wire.noise import Compass, Floats
+from kerchief_protocol.noise import Compass, Floats
 
 _TINY = 1e-30
 

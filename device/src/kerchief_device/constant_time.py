@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from kerchief_wire.noise import Floats
+from kerchief_protocol.noise import Floats
 
 LEAST, MOST = 2.0**-200, 2.0**400
 """The least and the largest size of a number: products of a few are normal and finite."""

@@ -26,13 +26,13 @@ from kerchief_device.promise import CheckedGuarantee, check
 from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
-from kerchief_wire.canonical import unpack
-from kerchief_wire.errors import CodecError, InvalidValueError, RejectedError
-from kerchief_wire.model import Model, Question, Status
-from kerchief_wire.noise import Floats
-from kerchief_wire.report import Report
-from kerchief_wire.signing import Signed, verify_message
-from kerchief_wire.task import Answering, DisjointModels, Library, Optimist, Phased, Task
+from kerchief_protocol.canonical import unpack
+from kerchief_protocol.errors import CodecError, InvalidValueError, RejectedError
+from kerchief_protocol.model import Model, Question, Status
+from kerchief_protocol.noise import Floats
+from kerchief_protocol.report import Report
+from kerchief_protocol.signing import Signed, verify_message
+from kerchief_protocol.task import Answering, DisjointModels, Library, Optimist, Phased, Task
 
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
 """Rows of numbers, one for each arm, or such rows by the arms' names."""

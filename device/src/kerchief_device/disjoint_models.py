@@ -13,10 +13,10 @@ from kerchief_device.act import first_best, guess, read_reals
 from kerchief_device.constant_time import clip
 from kerchief_device.record import into_ball
 from kerchief_device.source import Randomness
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.model import Model
-from kerchief_wire.noise import Floats
-from kerchief_wire.task import DisjointModels
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.model import Model
+from kerchief_protocol.noise import Floats
+from kerchief_protocol.task import DisjointModels
 
 _MAX_DIM, _MAX_ARMS = 2**12, 2**24
 

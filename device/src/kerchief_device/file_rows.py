@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from kerchief_device.rows import Cost, PostedModel, Row, T
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.errors import StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kerchief_device.file_rows import FileRows
 from kerchief_device.rows import Cost, PostedModel, Row, T
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.errors import StoreError
 
 
 class MemoryRows:

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from kerchief_device.file_rows import FileRows
 from kerchief_device.memory_rows import MemoryRows
 from kerchief_device.rows import Cost, PostedModel, Row, Rows, T
-from kerchief_wire.errors import (
+from kerchief_protocol.errors import (
     BudgetExceededError,
     FencedError,
     InvalidValueError,

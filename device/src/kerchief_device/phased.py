@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from kerchief_device.act import read_arrays
 from kerchief_device.constant_time import flush
 from kerchief_device.record import into_ball
-from kerchief_wire.errors import InvalidValueError, RejectedError
-from kerchief_wire.model import Model
-from kerchief_wire.noise import Floats
-from kerchief_wire.task import Phased
+from kerchief_protocol.errors import InvalidValueError, RejectedError
+from kerchief_protocol.model import Model
+from kerchief_protocol.noise import Floats
+from kerchief_protocol.task import Phased
 
 _CLIENT = b"kerchief/1 client\0"
 

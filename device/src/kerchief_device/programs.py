@@ -22,10 +22,10 @@ from kerchief_device.disjoint_models import DisjointSampling, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.record import RULE, Moments, encode_loss
 from kerchief_device.source import Randomness
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.model import Model
-from kerchief_wire.noise import Floats
-from kerchief_wire.task import Answering, DisjointModels, Optimist, Phased, Task
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.model import Model
+from kerchief_protocol.noise import Floats
+from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Task
 
 _MAX_DIM = 2**12
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from kerchief_device.disjoint_models import own_sensitivity, pool_size
 from kerchief_device.record import apart, most_surprising
 from kerchief_device.samplers import MAX_SCALE, UNITS
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.noise import (
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.noise import (
     KEEP_UNITS,
     Bits,
     Coins,
@@ -31,7 +31,7 @@ from kerchief_wire.noise import (
     Shortlist,
     Statistic,
 )
-from kerchief_wire.task import (
+from kerchief_protocol.task import (
     Answering,
     DisjointModels,
     Library,

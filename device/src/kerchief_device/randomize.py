@@ -28,8 +28,8 @@ from kerchief_device.samplers import (
     sample_discrete_laplace,
     words,
 )
-from kerchief_wire.errors import InvalidValueError
-from kerchief_wire.noise import (
+from kerchief_protocol.errors import InvalidValueError
+from kerchief_protocol.noise import (
     KEEP_UNITS,
     Bits,
     Bounds,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from kerchief_wire.model import Model
+from kerchief_protocol.model import Model
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kerchief_device.inversion import blocks
 from kerchief_device.source import Randomness, drawn
-from kerchief_wire.errors import CapacityExceededError, InvalidValueError
+from kerchief_protocol.errors import CapacityExceededError, InvalidValueError
 
 __all__ = [
     "MAX_SCALE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kerchief_wire.errors import InvalidValueError
+from kerchief_protocol.errors import InvalidValueError
 
 Randomness: TypeAlias = Callable[[int], bytes]
 """Gives n independent uniform bytes when called with n."""

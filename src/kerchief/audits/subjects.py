@@ -17,11 +17,11 @@ from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
+from kerchief.deployment.protected_policy import build_protected, choose_mechanism
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.protected_policy import build_protected, choose_mechanism
 from kerchief.simulation.run import AnyEnvironment
 
 HORIZON, ROUNDS = 64, 1024

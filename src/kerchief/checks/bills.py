@@ -11,6 +11,7 @@ from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.policy_fixture import DELTA, PolicyFixture, asks, play, played
 from kerchief.core.contracts import BoundedLoss, Oracle
 from kerchief.core.errors import BudgetExceededError
+from kerchief.deployment.protected_policy import ProtectedPolicy
 from kerchief.privacy import (
     Cohort,
     Event,
@@ -25,7 +26,6 @@ from kerchief.privacy import (
 from kerchief.privacy.rules import ROUNDING, worst_case
 from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
-from kerchief.roles.protected_policy import ProtectedPolicy
 
 # How near to what was asked a charge comes: in general, and where it is counted in coins.
 _MILLIONTH, _COINS = 1e-6, 0.03

@@ -25,16 +25,16 @@ from kerchief.checks.policy_fixture import SEED, PolicyFixture, by_reports, poli
 from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fits_scale
 from kerchief.core.contracts import Stops
 from kerchief.core.errors import BudgetExceededError
+from kerchief.deployment.context_free import unit_of
+from kerchief.deployment.deployment import Deployment, TaskOptions, assembled
 from kerchief.policies.context_free.base import LOSS
 from kerchief.privacy import RandomizedResponse, Trust
-from kerchief.roles.context_free import unit_of
-from kerchief.roles.deployment import Deployment, TaskOptions, assembled
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Budget, Device
 from kerchief_device.randomize import randomize
-from kerchief_wire.model import Question, Status
-from kerchief_wire.noise import OneBit
-from kerchief_wire.report import Report
+from kerchief_protocol.model import Question, Status
+from kerchief_protocol.noise import OneBit
+from kerchief_protocol.report import Report
 
 _QUESTIONS, _AT_ONCE, _EXACT = 12, 3, 1600
 # What is held against the reports beside the truth: a third too little noise, and too much.

@@ -23,8 +23,8 @@ from kerchief.core.contracts import Stops
 from kerchief.core.phases import Phase, PhasePolicy, learn
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.deployment.protected_policy import ProtectedPolicy
 from kerchief.environments.population import Population, PopulationTruth
-from kerchief.roles.protected_policy import ProtectedPolicy
 from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, phases_of

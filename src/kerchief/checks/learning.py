@@ -25,6 +25,7 @@ from kerchief.checks.policy_fixture import (
 )
 from kerchief.checks.statistics import ERROR, Floats, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
+from kerchief.deployment.protected_policy import ProtectedPolicy, terms_of
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.one_bit import OneBit
@@ -34,7 +35,6 @@ from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
-from kerchief.roles.protected_policy import ProtectedPolicy, terms_of
 from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 

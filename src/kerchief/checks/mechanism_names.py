@@ -31,6 +31,7 @@ from kerchief.core.contracts import BoundedLoss, Clock, NoiseInfo, Start, Tree
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import ANSWERS
 from kerchief.core.struct import static, struct
+from kerchief.deployment.protected_policy import ProtectedPolicy
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.compass import Compass
@@ -46,7 +47,6 @@ from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.privatizers import MECHANISMS_OF, At, Every, OnDemand, Privatizer
 from kerchief.privatizers.billing import pay
-from kerchief.roles.protected_policy import ProtectedPolicy
 from kerchief.simulation import loop
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import phases_of

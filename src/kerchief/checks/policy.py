@@ -40,7 +40,7 @@ from kerchief.core.random import POLICY, Stream
 from kerchief.environments import DisjointModels, make_environment
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.channels import channel_of
-from kerchief_wire.model import Model, Numbers
+from kerchief_protocol.model import Model, Numbers
 
 
 @law(cheap=True)

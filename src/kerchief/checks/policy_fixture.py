@@ -20,6 +20,8 @@ from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem
 from kerchief.core.registry import Registry
+from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
+from kerchief.deployment.questions import Asker
 from kerchief.environments import make_environment
 from kerchief.environments.context_free import ChanceArms, CountedArms
 from kerchief.environments.context_free_convex import Quadratic
@@ -29,8 +31,6 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
 from kerchief.privatizers import MECHANISMS_OF, Protection
-from kerchief.roles.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
-from kerchief.roles.questions import Asker
 from kerchief.simulation import loop, phases
 from kerchief.simulation.run import AnyEnvironment, Run, simulate
 from kerchief_device import Device

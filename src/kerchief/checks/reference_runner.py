@@ -19,8 +19,8 @@ from kerchief.checks.errors import expect, same
 from kerchief.checks.policy_fixture import PolicyFixture
 from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Stops, Tree
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.deployment.round import place
 from kerchief.privatizers import At, Every, OnDemand, Privatizer
-from kerchief.roles.round import place
 
 TURNS = 8
 # Who is replaced in a run: someone early, so that others come after.
@@ -101,7 +101,7 @@ class ReferenceRunner:
         self.used = dict.fromkeys(states, 0)
 
     def turn(self, round: int, give: Callable[[Released, str], Released] = unchanged) -> Turn:
-        """Play one round, as `roles.round` does; `give` may replace what the learner is given."""
+        """Play one round, as `deployment.round` does; `give` may replace its releases."""
         going = not self.stopped
         arms, action, regret = self._device(self._clock(round), round)
         due_flags, requests, releases = {}, {}, {}

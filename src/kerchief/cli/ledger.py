@@ -12,15 +12,15 @@ import click
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValueError
+from kerchief.deployment.admission import describe_honest_part
+from kerchief.deployment.context_free import unpacked
+from kerchief.deployment.verify import check_releases, read_chain
+from kerchief.deployment.verify import verify as verified
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
-from kerchief.roles.admission import describe_honest_part
-from kerchief.roles.context_free import unpacked
-from kerchief.roles.verify import check_releases, read_chain
-from kerchief.roles.verify import verify as verified
-from kerchief_wire.chain import export as exported
+from kerchief_protocol.chain import export as exported
 
 # Letters of an author's text that are shown: on a usual terminal they begin no second line.
 _MAX_LETTERS = 40

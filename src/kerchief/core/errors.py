@@ -14,14 +14,14 @@ The tree::
     ├── StoreError                      a store could not keep something; nothing is half written
     └── WriteError                      the disk takes no more; earlier files are still there
 
-Those that devices raise too live in `kerchief_wire.errors`. There are two warnings (UserWarning):
+Those that devices raise too live in `kerchief_protocol.errors`. Two are warnings (UserWarning):
 `WeakGuaranteeWarning`, a guarantee is allowed, but means little or is easily lost, and
 `DelayedLearningWarning`, a bandit learns nothing for a while.
 """
 
 from __future__ import annotations
 
-from kerchief_wire.errors import (
+from kerchief_protocol.errors import (
     BudgetExceededError,
     CapacityExceededError,
     CodecError,

@@ -1,4 +1,4 @@
-"""Problems whose features a public random projection shortens (`kerchief_wire.projection`)."""
+"""Problems whose features a public random projection shortens (`kerchief_protocol.projection`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
-from kerchief_wire.projection import Projection
+from kerchief_protocol.projection import Projection
 
 
 def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:

@@ -52,7 +52,7 @@ def positive(name: str, value: float, *, infinite: bool = False) -> float:
     >>> positive("epsilon", 0.0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: epsilon is 0.0; it must be above 0
+    kerchief_protocol.errors.InvalidValueError: epsilon is 0.0; it must be above 0
     """
     value = _number(name, value)
     if value <= 0:
@@ -121,7 +121,8 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     >>> increasing("batches", (3, 3))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: batches are (3, 3); each must be above the one before
+    kerchief_protocol.errors.InvalidValueError: batches are (3, 3); each must be above the one \
+before
     """
     if not isinstance(values, tuple):
         raise InvalidValueError(
@@ -178,7 +179,7 @@ def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArr
     >>> real_array("features", [[1, 2], [3]])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: features are not an array of real numbers
+    kerchief_protocol.errors.InvalidValueError: features are not an array of real numbers
     """
     try:
         array = np.asarray(values)

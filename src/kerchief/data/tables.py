@@ -58,7 +58,7 @@ class Table:
         >>> table.column("click")
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValueError: column 'click' of the table is something else \
+        kerchief_protocol.errors.InvalidValueError: column 'click' of the table is something else \
 already (the label, a reward, what was done, its chance or who came), and no feature; leave it out \
 of them
         """
@@ -158,8 +158,8 @@ def read_table(source: Tabular, *, name: str | None = None) -> Table:
     >>> table.column("agee")
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: the table has no column 'agee'; did you mean 'age'? It \
-has age, plan
+    kerchief_protocol.errors.InvalidValueError: the table has no column 'agee'; did you mean \
+'age'? It has age, plan
     """
     if isinstance(source, Table):
         return source

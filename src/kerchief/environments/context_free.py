@@ -142,8 +142,8 @@ class Switching(_Arms):
         >>> Switching.of(turn=60).problem(100)
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValueError: turn is 60; it must come before half of the 100 \
-rounds
+        kerchief_protocol.errors.InvalidValueError: turn is 60; it must come before half of the \
+100 rounds
         """
         if 2 * self.turn >= horizon:
             raise InvalidValueError(

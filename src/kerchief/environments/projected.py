@@ -32,7 +32,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.projections import projected, projection_of
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.core.struct import static, struct
-from kerchief_wire.projection import Projection
+from kerchief_protocol.projection import Projection
 
 _RUNS, _MOST_USERS, _MOST_NUMBERS = 4, 2048, 2**24
 

@@ -97,7 +97,7 @@ def table_two(
     >>> table_two(radius=2.0, horizon=10).problem(11)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: horizon is 11; it must be at least 1 and at most 10
+    kerchief_protocol.errors.InvalidValueError: horizon is 11; it must be at least 1 and at most 10
     """
     validate.whole("dim", dim, high=512)
     validate.whole("horizon", horizon, high=_MOST_DRAWN)

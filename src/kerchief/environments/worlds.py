@@ -243,7 +243,7 @@ def make_environment(
     >>> make_environment(dim=0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: dim is 0; it must be at least 1 and at most 512
+    kerchief_protocol.errors.InvalidValueError: dim is 0; it must be at least 1 and at most 512
     """
     make = CONTEXTS[contexts]
     dim = validate.whole("dim", dim, low=2 if make.constant else 1, high=512)

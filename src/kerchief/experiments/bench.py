@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from kerchief.core import validate
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
+from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.baseline import time_numpy
 from kerchief.experiments.chunks import Chunk
@@ -33,7 +34,6 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.protected_policy import build_protected
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.run import AnyEnvironment

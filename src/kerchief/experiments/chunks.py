@@ -12,6 +12,7 @@ import jax
 from kerchief.core.contracts import BoundedLoss
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
+from kerchief.deployment.protected_policy import ProtectedPolicy
 from kerchief.experiments.fingerprint import fingerprint
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
@@ -20,7 +21,6 @@ from kerchief.policies import POLICIES, PrivacyBudget
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.bits import BitSums
-from kerchief.roles.protected_policy import ProtectedPolicy
 from kerchief.simulation.ahead import is_foreseen
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import AnyEnvironment, Contender, Run, simulate_side_by_side

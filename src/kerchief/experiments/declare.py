@@ -13,6 +13,7 @@ from kerchief.core import validate
 from kerchief.core.contracts import HasBestArm, Oracle
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
+from kerchief.deployment.protected_policy import choose_mechanism
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments import plugins
@@ -30,7 +31,6 @@ from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
-from kerchief.roles.protected_policy import choose_mechanism
 from kerchief.simulation.run import AnyEnvironment
 
 _ENVIRONMENT_FIELDS = ("dim", "arms", "radius", "fewest", "noise")
@@ -68,7 +68,7 @@ class Comparison(Plan):
     >>> Comparison(env="linear", policies=("dpe",))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: env is 'linear'; policy 'dpe' plays in population, \
+    kerchief_protocol.errors.InvalidValueError: env is 'linear'; policy 'dpe' plays in population, \
 continuum
     """
 

@@ -21,17 +21,18 @@ import numpy as np
 
 import kerchief
 import kerchief_device
-import kerchief_wire
+import kerchief_protocol
 from kerchief.core.errors import InvalidValueError
 
-_OWN_PACKAGES = ("kerchief", "kerchief_wire", "kerchief_device")
+_OWN_PACKAGES = ("kerchief", "kerchief_protocol", "kerchief_device")
 
 
 @functools.cache
 def source() -> str:
     """Return a digest of kerchief's own source."""
     folders = (
-        Path(str(package.__file__)).parent for package in (kerchief, kerchief_wire, kerchief_device)
+        Path(str(package.__file__)).parent
+        for package in (kerchief, kerchief_protocol, kerchief_device)
     )
     files = (file for folder in folders for file in sorted(folder.rglob("*.py")))
     return _compute_digest(b"".join(map(_read_bytes, files)))

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kerchief.core.problems import Problem
+from kerchief.deployment.bandit import Bandit
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.roles.bandit import Bandit
 
 _ROUNDS = 500
 # Models are posted ever more rarely: the first rounds are not typical of a run.

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 
 from kerchief.core.problems import PopulationProblem, Problem
+from kerchief.deployment.protected_policy import numbers_of
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
@@ -16,7 +17,6 @@ from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.policies.registry import paper_keys
 from kerchief.privatizers.registry import TRUSTS
-from kerchief.roles.protected_policy import numbers_of
 
 Line = dict[str, object]
 

@@ -35,8 +35,8 @@ class Place:
         >>> Place.at(None, {"picture": "audit.png"}, what="audit", force=True)
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValueError: force is given without a folder; give --out FOLDER \
-too, or leave --force out
+        kerchief_protocol.errors.InvalidValueError: force is given without a folder; give --out \
+FOLDER too, or leave --force out
         """
         if path is None:
             if force:

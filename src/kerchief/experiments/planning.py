@@ -60,7 +60,8 @@ class Planning:
     >>> Planning(users=3)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: users is 3; it must be at least 50 and at most 100000000
+    kerchief_protocol.errors.InvalidValueError: users is 3; it must be at least 50 and at most \
+100000000
     """
 
     users: int | None = None

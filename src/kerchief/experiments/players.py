@@ -11,17 +11,17 @@ from kerchief.core.contracts import Oracle
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import one_of, positive
-from kerchief.policies import POLICIES, Mode
-from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.protect import Protection
-from kerchief.privatizers.registry import BEST, MECHANISMS_OF
-from kerchief.roles.protected_policy import (
+from kerchief.deployment.protected_policy import (
     NORMAL,
     ProtectedPolicy,
     build_protected,
     choose_mechanism,
     needs_normal,
 )
+from kerchief.policies import POLICIES, Mode
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.protect import Protection
+from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""

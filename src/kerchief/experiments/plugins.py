@@ -49,8 +49,8 @@ class Plugin:
         >>> Plugin.at("absent.py")
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValueError: plugin is 'absent.py'; it cannot be read (No such \
-file or directory); give a Python file
+        kerchief_protocol.errors.InvalidValueError: plugin is 'absent.py'; it cannot be read (No \
+such file or directory); give a Python file
         """
         try:
             return cls(given=path, path=Path(path).resolve(), source=Path(path).read_bytes())

@@ -46,11 +46,11 @@ _PRIVATIZERS: Mapping[str, type] = {
 
 # Steps of the protocol between roles, each with its own note.
 _PROTOCOL = {
-    "reports and cohorts": "roles/crediting.md",
-    "restarts and copies": "roles/restarts.md",
-    "phases": "roles/population.md",
-    "projected features": "roles/projection.md",
-    "false reports": "roles/record_check.md",
+    "reports and cohorts": "deployment/crediting.md",
+    "restarts and copies": "deployment/restarts.md",
+    "phases": "deployment/population.md",
+    "projected features": "deployment/projection.md",
+    "false reports": "deployment/record_check.md",
 }
 
 

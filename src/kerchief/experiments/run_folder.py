@@ -32,8 +32,8 @@ class Folder:
         >>> Folder.at(Path("/dev/null/results"))
         Traceback (most recent call last):
         ...
-        kerchief_wire.errors.InvalidValueError: out is '/dev/null/results'; it cannot be written \
-(Not a directory); choose another folder
+        kerchief_protocol.errors.InvalidValueError: out is '/dev/null/results'; it cannot be \
+written (Not a directory); choose another folder
         """
         try:
             path.mkdir(parents=True, exist_ok=True)

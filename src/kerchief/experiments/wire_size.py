@@ -15,14 +15,14 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
+from kerchief.deployment.deployment import deploy
 from kerchief.experiments.chunks import arranged
 from kerchief.experiments.players import Cell
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
-from kerchief.roles.deployment import deploy
-from kerchief_wire.model import Model, Numbers
-from kerchief_wire.report import Report
-from kerchief_wire.task import Task
+from kerchief_protocol.model import Model, Numbers
+from kerchief_protocol.report import Report
+from kerchief_protocol.task import Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

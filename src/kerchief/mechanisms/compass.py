@@ -35,7 +35,7 @@ from kerchief.privacy import events
 from kerchief_device.compass import reported
 from kerchief_device.randomize import candidates
 from kerchief_device.samplers import UNITS, Randomness
-from kerchief_wire.noise import Compass as WireCompass
+from kerchief_protocol.noise import Compass as WireCompass
 
 _FEWEST_CANDIDATES, _MOST_CANDIDATES = 2**8, 2**16
 # Twice as many candidates must take off so much of the deviation.

@@ -10,7 +10,7 @@ from enum import StrEnum
 from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.problems import WHOLE_RECORD
 from kerchief.core.validate import at_least, between, one_of, plain, whole
-from kerchief_wire.task import MOST_UNIT
+from kerchief_protocol.task import MOST_UNIT
 
 ADJACENCIES = ("replace",)
 MOST_EPSILON = 1e9

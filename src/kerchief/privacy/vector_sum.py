@@ -47,8 +47,8 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
     >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: epsilon is 16.0, and the theorem is proved below 15.0; \
-choose a smaller one, or shuffling 'best'
+    kerchief_protocol.errors.InvalidValueError: epsilon is 16.0, and the theorem is proved below \
+15.0; choose a smaller one, or shuffling 'best'
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
     epsilon = _check_epsilon(epsilon, below=15.0)

@@ -1,4 +1,4 @@
-"""The compiled loop: `roles.round` mapped over replicates and scanned over time.
+"""The compiled loop: `deployment.round` mapped over replicates and scanned over time.
 
 On an accelerator rounds go in blocks: until a model is posted, users act at the same time.
 Branches on public time stay branches, since the round is not mapped. Releases that each learner
@@ -35,10 +35,10 @@ from kerchief.core.contracts import (
 )
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
+from kerchief.deployment.round import Carry, Round
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import Every, OnDemand
-from kerchief.roles import round as roles
 from kerchief.simulation.devices import on_all_devices
 
 # How many replicates an accelerator serves at once, if no more than few are waiting, and else: fits
@@ -61,9 +61,9 @@ class Scene:
     seed: Array
 
     @property
-    def bandit(self) -> roles.Round:
+    def bandit(self) -> Round:
         """The round of one bandit."""
-        return roles.Round(policy=self.policy, privatizers=self.privatizers)
+        return Round(policy=self.policy, privatizers=self.privatizers)
 
     def root(self, carry: Replicate) -> Stream:
         """Where a replicate's randomness begins."""
@@ -71,7 +71,7 @@ class Scene:
 
 
 @struct
-class Replicate(roles.Carry):
+class Replicate(Carry):
     """A bandit, its world, what it has lost and what it has earned.
 
     Where users answer with losses, nothing is earned.

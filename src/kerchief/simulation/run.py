@@ -113,7 +113,7 @@ def simulate(
 
     Args:
         policy: the bandit.
-        privatizers: one for each query, from `protect` or `roles.build_protected`.
+        privatizers: one for each query, from `protect` or `deployment.build_protected`.
         environment: a world of the problem that the bandit was built for.
         ledger: pays, or refuses with BudgetExceededError.
         horizon: number of rounds.

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from kerchief_wire.errors import KerchiefError, StoreError
+from kerchief_protocol.errors import KerchiefError, StoreError
 
 Values: TypeAlias = Sequence[Any]
 

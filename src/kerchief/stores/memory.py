@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import EVERYTHING, Question, Row, Transaction
-from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
+from kerchief_protocol.chain import ROOT, Line
+from kerchief_protocol.errors import InvalidValueError, KerchiefError, StoreError
 
 _STATES = ("running", "closed")
 

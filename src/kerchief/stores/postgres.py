@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kerchief.stores.link import Link, Values
 from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
 from kerchief.stores.sql import SQLStore
-from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
+from kerchief_protocol.errors import InvalidValueError, KerchiefError, StoreError
 
 if TYPE_CHECKING:
     import psycopg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kerchief.stores.link import Link
-from kerchief_wire.errors import StoreError
+from kerchief_protocol.errors import StoreError
 
 APPEND_ONLY = ("chain", "releases")
 """Tables whose rows are numbered without gaps, and never changed nor deleted."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from kerchief.stores.link import Link, Values
 from kerchief.stores.store import EVERYTHING, Question, Row
-from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import InvalidValueError, StoreError
+from kerchief_protocol.chain import ROOT, Line
+from kerchief_protocol.errors import InvalidValueError, StoreError
 
 _ROW = "config, state, epoch, cohort, releases, length, head, witnessed"
 _QUESTION = "id, round, action, memo, due, state, report"

@@ -14,7 +14,7 @@ from typing import Any
 from kerchief.stores.link import Link, Values
 from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
 from kerchief.stores.sql import SQLStore
-from kerchief_wire.errors import InvalidValueError, KerchiefError, StoreError
+from kerchief_protocol.errors import InvalidValueError, KerchiefError, StoreError
 
 _PATIENCE_S = 10.0
 _AT_ONCE = 512

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from kerchief_wire.chain import Line
+from kerchief_protocol.chain import Line
 
 EVERYTHING = 2**62
 """More rows than any store has."""

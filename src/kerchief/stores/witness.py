@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kerchief.stores.store import Store
-from kerchief_wire.canonical import read, write
-from kerchief_wire.errors import CodecError, FencedError, StoreError
+from kerchief_protocol.canonical import read, write
+from kerchief_protocol.errors import CodecError, FencedError, StoreError
 
 
 class Witness(Protocol):

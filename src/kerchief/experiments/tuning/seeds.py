@@ -15,8 +15,8 @@ def tuning_seed(seed: int) -> int:
     >>> tuning_seed(0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: seed is 0, on which results are reported; numbers are \
-chosen on 11000, 12000, 13000 and so on up to 19000
+    kerchief_protocol.errors.InvalidValueError: seed is 0, on which results are reported; numbers \
+are chosen on 11000, 12000, 13000 and so on up to 19000
     """
     if whole("seed", seed, low=0, high=2**32 - 1) not in SEEDS:
         first = ", ".join(map(str, SEEDS[:3]))

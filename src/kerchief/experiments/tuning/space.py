@@ -58,8 +58,8 @@ def values_of(name: str, given: object) -> Values:
     >>> values_of("width", [])
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: width is []; give a list of values, or a table with \
-low, high and scale
+    kerchief_protocol.errors.InvalidValueError: width is []; give a list of values, or a table \
+with low, high and scale
     """
     if isinstance(given, Interval):
         return given

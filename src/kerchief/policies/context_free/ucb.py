@@ -118,7 +118,7 @@ class KLUCB(Counting):
     >>> KLUCB.of(problem, channel=ReportDistribution(low=None, high=None, spread=1.0))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValueError: kl-ucb needs reports within bounds, and these have \
+    kerchief_protocol.errors.InvalidValueError: kl-ucb needs reports within bounds, and these have \
 none; let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsallis-iw
     """
 

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint style types suite bench nightly fuzz proofs pages index tuned lock clean
+.PHONY: compare test lint style types suite bench nightly fuzz pages index tuned lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
@@ -27,7 +27,7 @@ suite: $(READY)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 bench: $(READY)  ## microseconds per decision beside a plain NumPy LinUCB
-	$(BIN)/kerchief bench
+	$(BIN)/python -m tools.bench $(ARGS)
 
 nightly: $(READY)  ## the long statistical tests, and every experiment of the catalogue at full size
 	XLA_FLAGS= $(BIN)/python -m pytest -m nightly --numprocesses=2
@@ -35,18 +35,14 @@ nightly: $(READY)  ## the long statistical tests, and every experiment of the ca
 fuzz: $(READY)  ## a million hostile inputs to everything that strangers can reach
 	$(BIN)/python -m tests.fuzz.fuzzer --inputs 1000000 --processes 2
 
-proofs: $(READY)  ## write the page that says where every promise is proved
-	$(BIN)/python -c 'from kerchief.experiments.proofs import page; print(page(), end="")' > docs/proofs.md
-
-pages: proofs  ## the same, the page of the catalogue, and that of algorithms by line
-	$(BIN)/python -c 'from kerchief.experiments.catalogue.page import page; print(page(), end="")' > docs/experiments.md
-	$(BIN)/python -c 'from pathlib import Path; from kerchief.experiments.algorithm_page import page; print(page(Path("docs/papers/algorithms.toml")), end="")' > docs/papers/algorithm_by_line.md
+pages: $(READY)  ## write the pages of proofs, of the catalogue, and of algorithms by line
+	$(BIN)/python -m tools.pages
 
 index: $(READY)  ## write down what `kerchief --help` and `kerchief list` show
 	$(BIN)/python -m kerchief.cli.make_index
 
 tuned: $(READY)  ## write down the numbers that recorded searches chose, for the bandits
-	$(BIN)/python -m kerchief.experiments.tuning.make_tuned
+	$(BIN)/python -m tools.tuning.make_tuned
 
 $(READY): requirements.lock pyproject.toml device/pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"kerchief needs Python 3.11 to 3.13, and {sys.executable} is {v.major}.{v.minor}; set PYTHON=")'

@@ -25,12 +25,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief import Guarantee, Protection, Trust, make_environment
+from kerchief.comparison.versions import versions
 from kerchief.core.precision import double_precision
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.deployment.round import Carry, Round
 from kerchief.environments.worlds import GLMTruth
-from kerchief.experiments.versions import versions
 
 Floats = NDArray[np.float64]
 

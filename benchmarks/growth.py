@@ -24,13 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from tools.benchmark import Case, one_core, scene_of, time_run
 
 from kerchief.cli.device import use_device
+from kerchief.comparison.versions import machine, versions
 from kerchief.core.precision import double_precision
 from kerchief.core.random import ARMS, DEVICE, REWARD
 from kerchief.environments import make_environment
-from kerchief.experiments.bench import Case, one_core, scene_of, time_run
-from kerchief.experiments.versions import machine, versions
 from kerchief.policies import POLICIES
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
 from kerchief.simulation.machine import compiled

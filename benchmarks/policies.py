@@ -12,11 +12,12 @@ import argparse
 import json
 import time
 
+from tools.baseline import time_numpy
+from tools.benchmark import one_core, time_run
+
 from kerchief.cli.device import use_device
+from kerchief.comparison.versions import machine, versions
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.experiments.baseline import time_numpy
-from kerchief.experiments.bench import one_core, time_run
-from kerchief.experiments.versions import machine, versions
 from kerchief.policies import POLICIES
 
 _WORLD = "linear"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 
+from tools.benchmark import one_core
+
 from kerchief.environments import make_environment
-from kerchief.experiments.bench import one_core
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from kerchief.comparison import plugins
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.experiments import plugins
-from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.mechanisms.registry import MECHANISMS
+from kerchief.papers.catalogue import EXPERIMENTS
 from kerchief.policies import POLICIES
 from kerchief.privatizers.registry import MECHANISMS_OF, TRUSTS
 

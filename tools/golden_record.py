@@ -56,7 +56,6 @@ JSON_COMMANDS = (
     "audit gaussian --kind mechanism",
     "reproduce tsallis --quick",
     "reproduce table-two --quick",
-    "tune",
 )
 # Arguments of which the exit code alone is compared.
 EXIT_COMMANDS = (

@@ -17,6 +17,7 @@ from kerchief_protocol.lazy import fetching
 # The public names, for type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
     from kerchief.checks.check import check as check
+    from kerchief.comparison import compare as compare
     from kerchief.core.contracts import Environment as Environment
     from kerchief.core.contracts import Policy as Policy
     from kerchief.core.errors import BudgetExceededError as BudgetExceededError
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
     from kerchief.deployment import deploy as deploy
     from kerchief.deployment import deployed as deployed
     from kerchief.environments import make_environment as make_environment
-    from kerchief.experiments import compare as compare
-    from kerchief.experiments import read_results as read_results
-    from kerchief.experiments.plan_config import planned as planned
+    from kerchief.planning.plan_config import planned as planned
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from kerchief.privacy import Trust as Trust
     from kerchief.privatizers import Protection as Protection
     from kerchief.privatizers import protect as protect
+    from kerchief.reports import read_results as read_results
     from kerchief.simulation import simulate as simulate
 
 _HOMES = {
@@ -90,17 +90,17 @@ _HOMES = {
     "WeakGuaranteeWarning": "core.errors",
     "WriteError": "core.errors",
     "check": "checks.check",
-    "compare": "experiments",
+    "compare": "comparison",
     "deploy": "deployment",
     "deployed": "deployment",
     "from_logs": "data",
     "from_supervised": "data",
     "make_environment": "environments",
     "off_policy_value": "data",
-    "planned": "experiments.plan_config",
+    "planned": "planning.plan_config",
     "protect": "privatizers",
     "read_logs": "data",
-    "read_results": "experiments",
+    "read_results": "reports",
     "simulate": "simulation",
 }
 

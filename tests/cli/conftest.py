@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kerchief.cli.main import main
-from kerchief.experiments import outputs
+from kerchief.reports import outputs
 
 Call = Callable[..., Result]
 

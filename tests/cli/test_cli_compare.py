@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import Result as Called
-from tests.experiments.fakes import fake_play, fake_result
+from tests.comparison.fakes import fake_play, fake_result
 
 from kerchief.cli.printing import print_table
-from kerchief.experiments.chunks import arranged
-from kerchief.experiments.players import Cell, player
-from kerchief.experiments.results import HEADINGS, Result
-from kerchief.experiments.runner import RunState, Watch
+from kerchief.comparison.chunks import arranged
+from kerchief.comparison.players import Cell, player
+from kerchief.comparison.results import HEADINGS, Result
+from kerchief.comparison.runner import RunState, Watch
 
 Call = Callable[..., Called]
 TREE = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")

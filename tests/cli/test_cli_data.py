@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import Result as Called
-from tests.experiments.fakes import fake_play
+from tests.comparison.fakes import fake_play
 
-from kerchief.experiments.runner import RunState
+from kerchief.comparison.runner import RunState
 
 Call = Callable[..., Called]
 SMALL = ("--trust", "central", "--epsilon", 2, "--replicates", 3, "--delta", 1e-6)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result as Called
-from tests.experiments.fakes import fake_play
+from tests.comparison.fakes import fake_play
 
-from kerchief.experiments.runner import RunState
+from kerchief.comparison.runner import RunState
 
 Call = Callable[..., Called]
 SMALL = ("--quick", "--world", "chance", "--policy", "ucb", "--policy", "tsallis")

@@ -16,8 +16,8 @@ from click.testing import Result
 from kerchief import __version__
 from kerchief.cli import calibrate as calibrate_command
 from kerchief.cli import device
+from kerchief.cli.listing import LISTINGS
 from kerchief.environments.contexts import CONTEXTS
-from kerchief.experiments.listing import LISTINGS
 
 Call = Callable[..., Result]
 
@@ -222,8 +222,6 @@ def test_calibrate_as_json(call: Call) -> None:
         (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
         (("calibrate", "--trust", "none"), "choose one of local, shuffle, joint, central"),
         (("calibrate", "--env", "population"), "bring no contexts; choose one of linear"),
-        (("bench", "--arms", "0"), "arms is 0"),
-        (("bench", "--replicates", "x"), "not a valid integer"),
     ],
 )
 def test_bad_input_is_one_line_everywhere(call: Call, words: tuple[str, ...], message: str) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.experiments.fakes import fake_play
-from tests.experiments.test_planning import SMALL, played
+from tests.comparison.fakes import fake_play
+from tests.planning.test_planning import SMALL, played
 
 import kerchief
 from kerchief.cli import plan as plan_command
 from kerchief.cli.main import main
-from kerchief.experiments.pilot_runs import SimulatedRuns
-from kerchief.experiments.planning import Planning
-from kerchief.experiments.runner import RunState
+from kerchief.comparison.runner import RunState
+from kerchief.planning.pilot_runs import SimulatedRuns
+from kerchief.planning.planning import Planning
 
 LESS = shlex.split("--horizon 60 --replicates 2 --json")
 ASKED = shlex.split("--users 400 --dim 2 --arms 3 --trust central --epsilon 8 --delta 1e-4")
@@ -69,7 +69,7 @@ def test_plan_page_omits_deployment_of_undeployable_policy(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "kerchief.planned" in _page(tmp_path / "one")
-    monkeypatch.setattr("kerchief.experiments.advice.wire_size", lambda *given: None)
+    monkeypatch.setattr("kerchief.planning.advice.wire_size", lambda *given: None)
     page = _page(tmp_path / "other")
     assert "can be simulated, and not deployed" in page
     assert "kerchief.planned" not in page

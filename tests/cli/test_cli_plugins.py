@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from tests.experiments.fakes import fake_play
+from tests.comparison.fakes import fake_play
 from tests.plugins import fresh_registries
 
 from kerchief.checks import CheckFailedError, PolicyFixture
 from kerchief.checks.mechanism_names import noise_is_of_the_word_printed
+from kerchief.comparison import fingerprint, plugins
+from kerchief.comparison.chunks import parts_of
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.plan import Plan
+from kerchief.comparison.plugins import Plugin
+from kerchief.comparison.runner import RunState
 from kerchief.core.registry import Registry
-from kerchief.experiments import fingerprint, plugins
-from kerchief.experiments.catalogue import EXPERIMENTS
-from kerchief.experiments.chunks import parts_of
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.plan import Plan
-from kerchief.experiments.plugins import Plugin
-from kerchief.experiments.runner import RunState
+from kerchief.papers.catalogue import EXPERIMENTS
 from kerchief.policies.registry import POLICIES
 from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.registry import (
@@ -44,9 +44,9 @@ from kerchief.environments import make_environment
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.core.struct import struct
 from kerchief.environments.worlds import GLMEnvironment
-from kerchief.experiments.claims import at
-from kerchief.experiments.experiment import Setting, Size, enter
-from kerchief.experiments.players import player
+from kerchief.papers.claims import at
+from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.comparison.players import player
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import register
 from kerchief.privatizers.registry import CURATORS

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result as Called
-from tests.experiments.fakes import fake_play
+from tests.comparison.fakes import fake_play
 
 from kerchief.cli import playing
 from kerchief.cli import reproduce as command
+from kerchief.comparison import workers
+from kerchief.comparison.chunks import Chunk
+from kerchief.comparison.players import player
+from kerchief.comparison.results import Result
+from kerchief.comparison.runner import RunState, Watch, hand_out
+from kerchief.comparison.workers import Answer, TaskResult, Tasks, Workers
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
-from kerchief.experiments import workers
-from kerchief.experiments.chunks import Chunk
-from kerchief.experiments.claims import Claim, at
-from kerchief.experiments.experiment import Experiment, Setting, Size
-from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.players import player
-from kerchief.experiments.results import Result
-from kerchief.experiments.runner import RunState, Watch, hand_out
-from kerchief.experiments.workers import Answer, TaskResult, Tasks, Workers
+from kerchief.papers.claims import Claim, at
+from kerchief.papers.experiment import Experiment, Setting, Size
+from kerchief.reports.outputs import Outputs
 
 Call = Callable[..., Called]
 

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from tests.data.simulated import logged
 
 from kerchief.cli.data import world_of
+from kerchief.cli.file_ledger import kept
 from kerchief.cli.main import main
+from kerchief.comparison.datasets import describe_data
+from kerchief.comparison.run_folder import Folder
 from kerchief.core.errors import InvalidValueError
 from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
-from kerchief.experiments.data import describe_data
-from kerchief.experiments.file_ledger import kept
-from kerchief.experiments.run_folder import Folder
 from kerchief.privacy.events import Binomial, RandomizedResponse
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger

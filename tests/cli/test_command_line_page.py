@@ -9,10 +9,10 @@ import pytest
 
 from kerchief.cli.compare import compare
 from kerchief.cli.index import COMMANDS, command
+from kerchief.comparison.players import FLAGS
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
-from kerchief.experiments.players import FLAGS
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import MECHANISMS_OF
@@ -38,8 +38,7 @@ def _first_cells(table: str) -> set[str]:
 
 COMPARE = _between("## `kerchief compare`", "## `kerchief reproduce`")
 REPRODUCE = _between("## `kerchief reproduce`", "## How plans are played")
-SHARED = _between("## How plans are played", "## `kerchief tune`")
-TUNE = _between("## `kerchief tune`", "## `kerchief audit`")
+SHARED = _between("## How plans are played", "## `kerchief audit`")
 
 
 def test_every_command_is_named() -> None:
@@ -53,11 +52,6 @@ def test_every_option_is_named_and_no_other(name: str, own: str) -> None:
     rows = "\n".join(line for line in (own + SHARED).splitlines() if line.startswith("| `--"))
     named = {word for word in _first_cells(f"\n| |\n|-|\n{rows}") if word.startswith("--")}
     assert named == known
-
-
-def test_every_option_of_a_search_is_named_and_no_other() -> None:
-    known = {flag for one in command("tune").params for flag in one.opts if flag.startswith("--")}
-    assert {word for word in _named(TUNE) if word.startswith("--")} == known
 
 
 def test_every_world_is_named_and_no_other() -> None:

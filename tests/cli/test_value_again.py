@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from kerchief.cli.file_ledger import budget_in
 from kerchief.cli.main import main
-from kerchief.experiments.file_ledger import budget_in
 
 
 @pytest.fixture

@@ -74,8 +74,8 @@ assert own() == widths and dict(jax.config.values) == settings
 _FACTORIES = """
 from kerchief.environments import table_two
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.experiments import Comparison
-from kerchief.experiments.calibrate import calibrate
+from kerchief.comparison import Comparison
+from kerchief.planning.calibrate import calibrate
 from kerchief.deployment.protected_policy import build_protected
 
 for name, entry in POLICIES.items():

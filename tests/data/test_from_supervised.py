@@ -13,14 +13,14 @@ import polars as pl
 import pytest
 
 import kerchief
+from kerchief.comparison import Comparison
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import Stream
 from kerchief.data import Declaration, from_supervised, read_table
 from kerchief.data.tables import digest_of
 from kerchief.environments import Supervised
-from kerchief.experiments import Comparison
-from kerchief.experiments.outputs import Outputs
+from kerchief.reports.outputs import Outputs
 
 DICE = np.random.default_rng(7)
 PEOPLE: dict[str, Any] = {

@@ -13,6 +13,7 @@ import pytest
 from tests.data.simulated import contexts, logged, means, rule
 
 from kerchief import Guarantee, MemoryLedger, Protection, Trust, simulate
+from kerchief.comparison.datasets import describe_data
 from kerchief.core.contracts import Arms, Clock, Environment, HasBestArm, OmniscientAdversary
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.random import ARMS, WORLD, Stream
@@ -20,7 +21,6 @@ from kerchief.data.logs import Logs
 from kerchief.data.replay import LoggedArms, Replay
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments.projected import Projected
-from kerchief.experiments.data import describe_data
 
 LOGS = logged(3000, seed=1)
 REPLAYED = Replay.of(LOGS, norm=1.0)

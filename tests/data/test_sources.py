@@ -14,6 +14,9 @@ import polars as pl
 import pytest
 from tests.data.simulated import logged
 
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.datasets import describe_data
+from kerchief.comparison.runner import compare
 from kerchief.core.errors import CodecError, InvalidValueError, WriteError
 from kerchief.data import (
     Declaration,
@@ -26,9 +29,6 @@ from kerchief.data import (
     write_feedback,
     write_log_table,
 )
-from kerchief.experiments.data import describe_data
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.runner import compare
 
 LOGS = logged(60, seed=5, users=np.arange(60) // 2)
 DECLARATION = Declaration.of("age", norm=99.0, intercept=1.0)

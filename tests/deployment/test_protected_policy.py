@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kerchief.checks.policy_fixture import small_home
+from kerchief.comparison.players import player
 from kerchief.core.errors import InvalidValueError
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
-from kerchief.experiments.players import player
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.privunit import PrivUnitG

@@ -14,6 +14,7 @@ import numpy as np
 from tests.fuzz.samples import LOGS
 from tests.fuzz.targets import Target
 
+from kerchief.cli.file_ledger import kept
 from kerchief.core.errors import InvalidValueError
 from kerchief.data import (
     Logs,
@@ -27,7 +28,6 @@ from kerchief.data import (
     write_feedback,
     write_log_table,
 )
-from kerchief.experiments.file_ledger import kept
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Trust
 
 __all__ = ["BY_FILE", "files", "written"]
@@ -122,7 +122,7 @@ def files() -> list[Target]:
             for end in (".csv", ".parquet")
         ),
         _of_file("data.fixed_policies:read_model", _model, _MODEL),
-        _of_file("experiments.file_ledger:kept", _kept, _ledger()),
+        _of_file("cli.file_ledger:kept", _kept, _ledger()),
     ]
 
 

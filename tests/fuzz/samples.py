@@ -26,7 +26,6 @@ from kerchief.data import Logs, OneArm, UniformPlay, from_supervised, to_feedbac
 from kerchief.data.features import Ranged
 from kerchief.environments import DisjointModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
-from kerchief.experiments.tuning.search import Search
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian as NormalNoise
@@ -186,20 +185,7 @@ _OF_TABLES: Mapping[str, tuple[Any, ...]] = {
     "least_propensity": (None, 0.5),
     "sha256": (None,),
 }
-_TUNED: dict[str, Any] = {
-    "policy": "ucb",
-    "seeds": [11_000, 12_000],
-    "space": {"width": [0.5, 1.0], "extra": {"low": 0.1, "high": 1.0, "scale": "log"}},
-    "incumbent": {"width": 1.0, "extra": 0.5},
-    "budget": {"candidates": [3, 2], "replicates": [2, 4], "confirm": 4},
-    "worlds": [
-        {
-            **{"name": "coins", "env": "chance", "options": {}, "horizon": 9, "delta": 1e-5},
-            **{"trusts": ["local"], "epsilons": [1.0]},
-        }
-    ],
-}
-_SEARCH = Search.of(_TUNED)
+
 _BOARD: Mapping[str, tuple[Any, ...]] = {
     "size": ("quick", "usual"),
     "worlds": (("chance",),),
@@ -456,29 +442,10 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "source": ({"age": [20, 70]}, np.eye(2), [[1.0, 2.0]], "nowhere.csv"),
         "name": (None, "people"),
     },
-    "experiments.leaderboard:Leaderboard": _BOARD,
-    "experiments.tuning.outcome:Outcome.read": {"path": (Path("nowhere"), Path("pyproject.toml"))},
-    "experiments.tuning.search:Budget": {
-        "candidates": ((3, 2),),
-        "replicates": ((2, 4),),
-        "confirm": (4,),
-    },
-    "experiments.tuning.search:Search": {
-        name: (getattr(_SEARCH, name),) for name in (*_TUNED, "held")
-    },
-    "experiments.tuning.search:Search.of": {"table": (_TUNED,)},
-    "experiments.tuning.search:Search.read": {"path": (Path("nowhere"), Path("pyproject.toml"))},
-    "experiments.tuning.search:TuningWorld": {
-        name: (getattr(_SEARCH.worlds[0], name),) for name in _TUNED["worlds"][0]
-    },
-    "experiments.tuning.space:Interval": {
-        "low": (0.1, 0.5),
-        "high": (1.0, 2.0),
-        "scale": ("linear", "log"),
-    },
-    "experiments.leaderboard:Leaderboard.of": _BOARD,
-    "experiments.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
-    "experiments.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},
+    "papers.leaderboard:Leaderboard": _BOARD,
+    "papers.leaderboard:Leaderboard.of": _BOARD,
+    "reports.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
+    "reports.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},
     "environments.context_free:Alternating.of": {"arms": (10, 2)},
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},
@@ -517,8 +484,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "environments.worlds:make_environment": {
         "noise": ("bernoulli", "binomial", "bounded", "gaussian")
     },
-    "experiments.declare:Comparison.on": {"data": (_PEOPLE,), "horizon": (None, 2)},
-    "experiments.declare:Comparison": {
+    "comparison.comparison:Comparison.on": {"data": (_PEOPLE,), "horizon": (None, 2)},
+    "comparison.comparison:Comparison": {
         "data": (None,),
         "contexts": (("ball",), ("fixed", "intercept")),
         "noise": ("bernoulli", "gaussian"),
@@ -534,7 +501,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "curator": ("best",),
         "trusts": (("local",), ("none",), ("central", "local"), ("joint", "local")),
     },
-    "experiments.planning:Planning": {
+    "planning.planning:Planning": {
         "data": (None,),
         "users": (1000, 50),
         "env": ("own", "linear"),
@@ -546,8 +513,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "policy": ("best",),
         "trusts": (("any",), ("local", "joint")),
     },
-    "experiments.players:player": {"policy": ("linucb", "tsallis")},
-    "experiments.plan_config:planned": {"path": ("nowhere.toml", "pyproject.toml")},
+    "comparison.players:player": {"policy": ("linucb", "tsallis")},
+    "planning.plan_config:planned": {"path": ("nowhere.toml", "pyproject.toml")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
     "mechanisms.binomial:Grid.of": {"users": (1000,)},
     "mechanisms.doubling:Doubling": {"first": (16, 1024)},

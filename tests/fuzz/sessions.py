@@ -25,13 +25,13 @@ from tests.fuzz.strangers import BY_STRANGERS, FACTS, promise
 from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
+from kerchief.comparison.run_folder import Folder
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CapacityExceededError, InvalidValueError, KerchiefError
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.deployment import Aggregator, Asker, Budget, Deployment, Device, deploy
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import ChanceArms, Population, make_environment
-from kerchief.experiments.run_folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
@@ -475,21 +475,7 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
-            name="command:tune",
-            call=lambda name, **options: _command(
-                words=("tune", str(name)), **options | {"device": "abacus"}
-            ),
-            samples={"name": ("ucb", "nowhere.toml"), "budget": (3,), "jobs": (1,)},
-            weight=0.02,
-        ),
-        Target(
-            name="command:bench",
-            call=lambda **options: _command(words=("bench",), **options | {"device": "abacus"}),
-            samples={"arms": (3,), "replicates": (1,)},
-            weight=0.02,
-        ),
-        Target(
-            name="experiments.run_folder:Folder.at",
+            name="comparison.run_folder:Folder.at",
             call=_open_folder,
             samples={"name": ("a", "b")},
             weight=0.2,
@@ -515,15 +501,15 @@ SAMPLES_LEDGERS = SAMPLES["written"]
 BY_HAND = {
     **BY_STRANGERS,
     **BY_FILE,
-    "experiments.runner:compare": "command:compare",
-    "experiments.experiment:Experiment": "command:reproduce",
-    "experiments.experiment:Reproduction": "command:reproduce",
-    "experiments.run_folder:Folder.at": "experiments.run_folder:Folder.at",
-    "experiments.outputs:Outputs.at": "experiments.run_folder:Folder.at",
-    "experiments.output_path:Place.at": "experiments.run_folder:Folder.at",
-    "experiments.runner:RunState.of": "command:compare",
-    "experiments.workers:Waiting.of": "command:compare",
-    "experiments.plugins:Plugin.at": "command:check",
+    "comparison.runner:compare": "command:compare",
+    "papers.experiment:Experiment": "command:reproduce",
+    "papers.experiment:Reproduction": "command:reproduce",
+    "comparison.run_folder:Folder.at": "comparison.run_folder:Folder.at",
+    "reports.outputs:Outputs.at": "comparison.run_folder:Folder.at",
+    "reports.output_path:Place.at": "comparison.run_folder:Folder.at",
+    "comparison.runner:RunState.of": "command:compare",
+    "comparison.workers:Waiting.of": "command:compare",
+    "comparison.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
     "policies.registry:named": "deployment.bandit:Bandit",

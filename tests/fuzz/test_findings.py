@@ -15,6 +15,9 @@ from click.testing import CliRunner
 from tests.device.helpers import OPTIMIST, asking, model, status, task
 
 from kerchief.cli.main import main
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.players import player
+from kerchief.comparison.run_folder import Folder
 from kerchief.core import validate
 from kerchief.core.batches import growing
 from kerchief.core.convex import Ball
@@ -29,9 +32,6 @@ from kerchief.deployment.learner import Form
 from kerchief.deployment.verify import check_releases
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.environments.ranges import ranged
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.players import player
-from kerchief.experiments.run_folder import Folder
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.batched import Batched

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.players import player
 from kerchief.core.batches import spanning
 from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.precision import double_precision
@@ -20,8 +22,6 @@ from kerchief.core.random import Stream
 from kerchief.deployment import deploy, deployed
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.players import player
 from kerchief.policies import POLICIES
 from kerchief.policies.sampling import PosteriorModel, Sampling
 from kerchief.policies.weighted import LinearSampling, sampling

@@ -14,8 +14,8 @@ import pytest
 PROGRAM = """
 import json, sys
 import jax.numpy as jnp
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.chunks import parts_of
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.chunks import parts_of
 from kerchief.simulation.devices import on_all_devices
 plan = Comparison(policies=(sys.argv[1],), trusts=(sys.argv[2],), epsilons=(1.0,),
                   horizon=int(sys.argv[3]), replicates=6)

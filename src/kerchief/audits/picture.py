@@ -8,7 +8,7 @@ import numpy as np
 
 from kerchief.audits.audit import Audit
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.extras import require
+from kerchief.reports.extras import require
 
 
 def picture(audit: Audit) -> bytes:

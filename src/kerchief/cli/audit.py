@@ -15,8 +15,8 @@ from kerchief.cli.device import use_device
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.extras import require
-from kerchief.experiments.output_path import Place
+from kerchief.reports.extras import require
+from kerchief.reports.output_path import Place
 
 _FILES = {"picture": "audit.png"}
 

@@ -9,9 +9,9 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
-from kerchief.experiments.alternatives import Alternative, View
-from kerchief.experiments.calibrate import CalibratedNoise, ExactNoise, worlds
-from kerchief.experiments.calibrate import calibrate as find
+from kerchief.planning.alternatives import Alternative, View
+from kerchief.planning.calibrate import CalibratedNoise, ExactNoise, worlds
+from kerchief.planning.calibrate import calibrate as find
 from kerchief.privacy.guarantee import delta_warnings
 
 

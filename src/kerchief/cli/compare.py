@@ -16,13 +16,13 @@ from kerchief.cli.options import words
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
+from kerchief.comparison.comparison import Comparison
+from kerchief.comparison.results import headings_of
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.results import headings_of
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHUFFLES
+from kerchief.reports.outputs import Outputs
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
-from kerchief.experiments.plan_config import BANDIT, check_halves, read_toml
+from kerchief.planning.plan_config import BANDIT, check_halves, read_toml
 
 
 def _load_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:

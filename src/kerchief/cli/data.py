@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kerchief.comparison.datasets import WorldOfData
 from kerchief.core.errors import InvalidValueError
 from kerchief.data.declaration_file import WORDS, read_declared
 from kerchief.data.features import parted
@@ -16,7 +17,6 @@ from kerchief.data.replaying import from_logs
 from kerchief.data.sources import are_logs
 from kerchief.data.supervised import from_supervised
 from kerchief.environments.supervised import ORDERS
-from kerchief.experiments.data import WorldOfData
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -14,7 +14,7 @@ import jax
 from kerchief.cli.factor_cache import keep_factors
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.extras import installing
+from kerchief.reports.extras import installing
 from kerchief.simulation.machine import compile_on_one_core
 
 _configure: Callable[[str, object], None] = jax.config.update

@@ -13,8 +13,8 @@ from typing import TypedDict
 import click
 
 COMMANDS = (
-    *("audit", "bench", "calibrate", "check", "compare", "leaderboard", "ledger", "list", "plan"),
-    *("reproduce", "tune", "value"),
+    *("audit", "calibrate", "check", "compare", "leaderboard", "ledger", "list", "plan"),
+    *("reproduce", "value"),
 )
 """Each is defined in the module of its name."""
 

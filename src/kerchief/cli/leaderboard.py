@@ -14,9 +14,9 @@ from kerchief.cli.playing import Playing, perform, playing_options, print_promis
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.leaderboard import Leaderboard
-from kerchief.experiments.leaderboard_worlds import WORLDS, SizeName
-from kerchief.experiments.outputs import Outputs
+from kerchief.papers.leaderboard import Leaderboard
+from kerchief.papers.leaderboard_worlds import WORLDS, SizeName
+from kerchief.reports.outputs import Outputs
 
 
 def _repeatable_option(flag: str, name: str, help: str, metavar: str) -> Callable[..., Any]:

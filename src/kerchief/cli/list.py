@@ -75,7 +75,7 @@ def _read_listings() -> Registry[list[Line]]:
 
 def _list_live(kind: str) -> list[Line]:
     """List the entries of a registry, including those of plugins."""
-    from kerchief.experiments.listing import LISTINGS
+    from kerchief.cli.listing import LISTINGS
 
     return LISTINGS[kind]()
 

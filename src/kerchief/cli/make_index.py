@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from kerchief.cli.index import COMMANDS, PATH, Index, command
-from kerchief.experiments.listing import LISTINGS
+from kerchief.cli.listing import LISTINGS
 
 _MAX_SENTENCE = 10_000  # no sentence is longer
 

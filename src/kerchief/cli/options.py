@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from kerchief.cli.printing import json_output
+from kerchief.comparison.comparison import Comparison
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.experiments.declare import Comparison
-from kerchief.experiments.plan_config import pair
+from kerchief.planning.plan_config import pair
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = [

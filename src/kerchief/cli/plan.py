@@ -26,20 +26,20 @@ from kerchief.cli.printing import (
     print_wrapped,
     progress_bar,
 )
+from kerchief.comparison.plugins import flags, loaded
+from kerchief.comparison.versions import machine, versions
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
 from kerchief.environments.worlds import NOISES
-from kerchief.experiments import plan_page
-from kerchief.experiments.advice import HEADINGS, Advice
-from kerchief.experiments.budgeted_runner import play
-from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.output_path import Place
-from kerchief.experiments.pilot_runs import SimulatedRuns
-from kerchief.experiments.plan_config import settings
-from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
-from kerchief.experiments.plugins import flags, loaded
-from kerchief.experiments.report import kept_promises
-from kerchief.experiments.versions import machine, versions
+from kerchief.planning import plan_page
+from kerchief.planning.advice import HEADINGS, Advice
+from kerchief.planning.budgeted_runner import play
+from kerchief.planning.pilot_runs import SimulatedRuns
+from kerchief.planning.plan_config import settings
+from kerchief.planning.planning import ANY, FAMILY, STRENGTH, Planning
+from kerchief.reports.extras import NEEDS, installing, missing
+from kerchief.reports.output_path import Place
+from kerchief.reports.report import kept_promises
 
 # Seconds for what comes before the simulations, and for the page after them.
 _AROUND_S = 6.0

@@ -15,18 +15,18 @@ import click
 from kerchief.cli.device import use_device
 from kerchief.cli.options import device, words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
+from kerchief.comparison.plan import Plan
+from kerchief.comparison.players import Cell
+from kerchief.comparison.plugins import Plugin, load_installed, loaded
+from kerchief.comparison.runner import RunState, hand_out
+from kerchief.comparison.workers import Workers, dask_cluster, local_processes
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.figures import FORMATS
-from kerchief.experiments.outputs import Outputs, free_folder, own_folder
-from kerchief.experiments.plan import Plan
-from kerchief.experiments.players import Cell
-from kerchief.experiments.plugins import Plugin, load_installed, loaded
-from kerchief.experiments.report import kept_promises, of_one_report
-from kerchief.experiments.runner import RunState, hand_out
-from kerchief.experiments.tables import WRITERS
-from kerchief.experiments.workers import Workers, dask_cluster, local_processes
+from kerchief.reports.extras import NEEDS, installing, missing
+from kerchief.reports.figures import FORMATS
+from kerchief.reports.outputs import Outputs, free_folder, own_folder
+from kerchief.reports.report import kept_promises, of_one_report
+from kerchief.reports.tables import WRITERS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

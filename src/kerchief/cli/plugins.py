@@ -32,10 +32,10 @@ def plugin_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def load(paths: Sequence[str], *, device: str | None = None) -> bool:
     """Load installed and given plugins, and return whether there are any."""
-    # As `experiments.plugins.GROUP`; a listing without plugins shall import nothing of it.
+    # As `comparison.plugins.GROUP`; a listing without plugins shall import nothing of it.
     if not paths and not importlib.metadata.entry_points(group="kerchief.plugins"):
         return False
-    from kerchief.experiments.plugins import Plugin, load_installed
+    from kerchief.comparison.plugins import Plugin, load_installed
 
     if device is not None:
         from kerchief.cli.device import use_device

@@ -12,11 +12,11 @@ from kerchief.cli import options
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
+from kerchief.comparison.verdict import Outcome, Source, Verdict
 from kerchief.core.errors import InvalidValueError
-from kerchief.experiments.catalogue import EXPERIMENTS
-from kerchief.experiments.claims import Outcome, Source, Verdict
-from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.report import SideBySide, side_by_side
+from kerchief.papers.catalogue import EXPERIMENTS
+from kerchief.reports.outputs import Outputs
+from kerchief.reports.report import SideBySide, side_by_side
 
 _OUTCOME_LABELS: dict[Outcome, str] = {
     "holds": "hold",

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from kerchief.cli import options
 from kerchief.cli.data import chance_of, logged, range_of
+from kerchief.cli.file_ledger import budget_in, kept
 from kerchief.cli.printing import complain, print_json, print_wrapped
 from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.validate import between
@@ -28,7 +29,6 @@ from kerchief.data.off_policy import (
 )
 from kerchief.data.sources import read_logs
 from kerchief.data.value_noise import MECHANISMS
-from kerchief.experiments.file_ledger import budget_in, kept
 from kerchief.privacy.calibration import zcdp_rho
 from kerchief.privacy.guarantee import MOST_EPSILON, Guarantee, Trust, delta_warnings
 from kerchief.privacy.ledger import MemoryLedger

@@ -55,7 +55,7 @@ def from_supervised(
         sha256: the digest that the data must have, with labels, rewards and features of arms that
             are given apart, if they are to be the same as before.
 
-    >>> from kerchief.experiments import Comparison
+    >>> from kerchief.comparison import Comparison
     >>> people = {"age": [20, 70, 35, 51], "plan": ["basic", "gold", "basic", "gold"]}
     >>> world = from_supervised(people, "plan", features="age=18:90")
     >>> plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,), replicates=2)

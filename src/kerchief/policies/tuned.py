@@ -1,6 +1,6 @@
 """Numbers that bandits play with by default, as recorded searches chose them.
 
-`make tuned` writes this file from `experiments/tuning/searches`; a test fails when it is stale.
+`make tuned` writes this file from `tools/tuning/searches`; a test fails when it is stale.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What the papers claim: experiments, their claims with verdicts, and the leaderboard."""

@@ -40,7 +40,7 @@ def test_statuses_are_honest() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`make proofs` writes it."""
+    """`make pages` writes it."""
     docs = Path(__file__).parents[2] / "docs" / "proofs.md"
     assert docs.read_text(encoding="utf-8") == page()
 

@@ -133,7 +133,7 @@ enter(
         Setting(name="fixed", make=partial(LOGISTIC, contexts="fixed")),
     ),
     players=(*SUMS_BY, *FITS_BY, *LINEAR_BY),
-    full=Size(horizon=5000, replicates=200),
+    full=Size(horizon=5000, replicates=400),
     quick=Size(horizon=600, replicates=16, settings=("redrawn",), players=(SUMS_BY[0], SUMS_BY[5])),
     claims=(
         all_of(

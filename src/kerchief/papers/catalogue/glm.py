@@ -82,7 +82,7 @@ enter(
         at(HIGH, "S=2").below_uniform(times=0.12, quick=True),
         at(LOW, "S=2").below_uniform(times=0.75, quick=True),
         falling(rows((LOW, HIGH), "S=2"), quick=True),
-        at(HIGH, "S=2").p95_at_most(70, quick=True),
+        at(HIGH, "S=2").p95_at_most(80, quick=True),
     ),
 )
 
@@ -160,7 +160,7 @@ enter(
             ],
         ),
         at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
-        at(SUMS_BY[5], "redrawn").p95_at_most(70, quick=True),
+        at(SUMS_BY[5], "redrawn").p95_at_most(80, quick=True),
         falling(rows((SUMS_BY[0], SUMS_BY[5]), "redrawn"), quick=True),
     ),
 )

@@ -160,7 +160,7 @@ enter(
     "lose least.",
     settings=SETTINGS[:1],
     players=(*BY_LENGTH, BIT, BYTE, GROWING),
-    full=Size(horizon=20_000, replicates=200),
+    full=Size(horizon=20_000, replicates=256),
     quick=Size(horizon=2500, replicates=256, players=(BY_LENGTH[1], BYTE, BIT)),
     claims=(
         at(BY_LENGTH[1], WORLD).below_uniform(times=0.14),

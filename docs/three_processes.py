@@ -17,8 +17,9 @@ from kerchief import Aggregator, Guarantee, Learner, Problem, deploy, deployed
 from kerchief.stores import FileWitness, open_store
 from kerchief_device import Device
 from kerchief_protocol.model import Model
+from kerchief_protocol.parties import Party
 from kerchief_protocol.signing import Signed, Signer, new_key, public_key
-from kerchief_protocol.task import Party, Task
+from kerchief_protocol.task import Task
 
 
 def aggregator(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:

@@ -20,8 +20,9 @@ from kerchief_device import Device, Pending
 from kerchief_device.disjoint_models import encode
 from kerchief_device.promise import check
 from kerchief_protocol.model import Status
+from kerchief_protocol.programs import DisjointModels
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import DisjointModels, Task
+from kerchief_protocol.task import Task
 
 FACTS = Problem(
     dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, constant=0.5, own=3

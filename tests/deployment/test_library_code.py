@@ -19,7 +19,7 @@ from kerchief.deployment.deployment import Deployment, deploy
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
 from kerchief.policies import POLICIES
-from kerchief_protocol.task import Library
+from kerchief_protocol.programs import Library
 
 # What repeats or is left out as the data says, or as often as an algorithm needs to converge.
 _UNSTEADY = {"while", "cond", "eig", "eigh", "svd", "schur"}

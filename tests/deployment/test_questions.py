@@ -41,8 +41,9 @@ from kerchief_protocol import canonical
 from kerchief_protocol.errors import BudgetExceededError, FencedError, RejectedError
 from kerchief_protocol.model import Question
 from kerchief_protocol.noise import OneBit
+from kerchief_protocol.programs import Answering
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Answering, Task
+from kerchief_protocol.task import Task
 
 ARMS = ContextFreeProblem(horizon=200, low=0.0, high=1.0, arms=3)
 LOSSES = (0.9, 0.1, 0.6)

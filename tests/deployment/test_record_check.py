@@ -27,15 +27,8 @@ from kerchief_device.randomize import randomize
 from kerchief_device.record import LINKS, Moments, encode_loss, into_ball
 from kerchief_protocol.errors import RejectedError
 from kerchief_protocol.noise import Statistic
-from kerchief_protocol.task import (
-    Answering,
-    DisjointModels,
-    Library,
-    Optimist,
-    Phased,
-    Program,
-    Task,
-)
+from kerchief_protocol.programs import Answering, DisjointModels, Library, Optimist, Phased, Program
+from kerchief_protocol.task import Task
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]

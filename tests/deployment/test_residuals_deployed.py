@@ -21,8 +21,9 @@ from kerchief_device.randomize import candidates
 from kerchief_device.record import RULE
 from kerchief_protocol.model import Model, Numbers
 from kerchief_protocol.noise import Compass
+from kerchief_protocol.programs import Optimist
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Optimist, Task
+from kerchief_protocol.task import Task
 
 TRUE = np.array([0.6, -0.3])
 MADE = deploy(policy="best", problem=FACTS, guarantee=promise("local"))

@@ -22,9 +22,10 @@ from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device
 from kerchief_protocol.errors import InvalidValueError
 from kerchief_protocol.model import Status
+from kerchief_protocol.parties import Party
 from kerchief_protocol.report import Release, Report
 from kerchief_protocol.signing import Signer, public_key
-from kerchief_protocol.task import Party, Task
+from kerchief_protocol.task import Task
 
 KEYS = {"aggregator": bytes([1]) * 32, "learner": bytes([2]) * 32}
 PARTIES = [

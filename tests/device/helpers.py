@@ -12,7 +12,9 @@ import numpy as np
 
 from kerchief_protocol.model import Model, Numbers, Status
 from kerchief_protocol.noise import Coins, Compass, Floats, Noise, OneBit, Statistic
-from kerchief_protocol.task import Answering, Optimist, Party, Program, Promise, Reward, Task
+from kerchief_protocol.parties import Party
+from kerchief_protocol.programs import Answering, Optimist, Program
+from kerchief_protocol.task import Promise, Reward, Task
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

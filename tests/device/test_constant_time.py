@@ -35,7 +35,8 @@ from kerchief_device.disjoint_models import own_size
 from kerchief_device.record import RULE
 from kerchief_protocol.model import Model, Numbers
 from kerchief_protocol.noise import Bits, Coins, Floats, Noise, Rounded, Shortlist, Statistic
-from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Program, Task
+from kerchief_protocol.programs import Answering, DisjointModels, Optimist, Phased, Program
+from kerchief_protocol.task import Task
 
 Operations = list[tuple[Any, ...]]
 SURPRISED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=RULE)

@@ -39,8 +39,9 @@ from kerchief_protocol.errors import (
 )
 from kerchief_protocol.model import Model, Numbers
 from kerchief_protocol.noise import Floats, OneBit
+from kerchief_protocol.programs import Library, Optimist
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Library, Optimist, Reward, Task
+from kerchief_protocol.task import Reward, Task
 
 TASK = task()
 SLOW = task(reward=Reward(window_s=100, jitter_s=50, default=0.0))

@@ -38,7 +38,8 @@ from kerchief_device.promise import check, sensitivity
 from kerchief_device.record import RULE
 from kerchief_protocol.errors import InvalidValueError
 from kerchief_protocol.noise import Bits, Coins, Noise, Rounded
-from kerchief_protocol.task import Library, Optimist, Program, Task
+from kerchief_protocol.programs import Library, Optimist, Program
+from kerchief_protocol.task import Task
 
 _, WIDE_POLICY = policies()[2]
 WIDE: Optimist = program(*policies()[2])

@@ -31,9 +31,11 @@ from kerchief_protocol.errors import (
 )
 from kerchief_protocol.model import Model, Numbers, Question, Status
 from kerchief_protocol.noise import Bits
+from kerchief_protocol.parties import Party
+from kerchief_protocol.programs import Phased
 from kerchief_protocol.report import Report
 from kerchief_protocol.signing import Signed, Signer, new_key, public_key, verify_message
-from kerchief_protocol.task import Party, Phased, Promise, Task
+from kerchief_protocol.task import Promise, Task
 
 KEYS = {"aggregator": bytes([1]) * 32, "learner": bytes([2]) * 32}
 PARTIES = tuple(

@@ -39,9 +39,10 @@ from kerchief_protocol import noise as kinds
 from kerchief_protocol.canonical import pack, unpack, write
 from kerchief_protocol.model import Model, Status
 from kerchief_protocol.noise import Compass, Floats, Noise, Shortlist
+from kerchief_protocol.programs import Answering, DisjointModels, Optimist, Phased
 from kerchief_protocol.projection import Projection
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Task
+from kerchief_protocol.task import Task
 
 READ = ("vector", "matrix", "weight")
 KINDS = {one.kind: one for one in Noise.__args__}

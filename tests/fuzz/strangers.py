@@ -51,9 +51,11 @@ from kerchief_protocol import canonical
 from kerchief_protocol.chain import ROOT, Line, export, follow, imported
 from kerchief_protocol.model import Model, Numbers, Status
 from kerchief_protocol.noise import Bits, Coins
+from kerchief_protocol.parties import Party
+from kerchief_protocol.programs import Library
 from kerchief_protocol.report import Release, Report
 from kerchief_protocol.signing import Signed, Signer, public_key, verify_message
-from kerchief_protocol.task import Library, Party, Task
+from kerchief_protocol.task import Task
 
 __all__ = ["BY_STRANGERS", "FACTS", "FEATURES", "finite", "promise", "strangers"]
 
@@ -811,7 +813,7 @@ BY_STRANGERS = {
     "protocol.signing:Signed": "protocol.signing:Signed.read",
     "protocol.signing:Signed.read": "protocol.signing:Signed.read",
     "protocol.signing:Signer": "protocol.signing:Signed.read",
-    "protocol.task:Party": "protocol.task:Task.read",
+    "protocol.parties:Party": "protocol.task:Task.read",
     "protocol.noise:Rounded": "protocol.task:Task.read",
     "protocol.report:Release.read": "protocol.report:Release.read",
     "protocol.report:Report.read": "protocol.report:Report.read local",

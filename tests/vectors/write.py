@@ -63,9 +63,9 @@ from kerchief_protocol.noise import (
     Shortlist,
     Statistic,
 )
+from kerchief_protocol.programs import Answering, Optimist
 from kerchief_protocol.projection import Projection
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Answering, Optimist
 
 HERE = Path(__file__).parent
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from kerchief_protocol.lazy import fetching
 
 # For type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
-    from kerchief_device.device import Decision as Decision
+    from kerchief_device.decision import Decision as Decision
     from kerchief_device.device import Device as Device
     from kerchief_device.pending import Budget as Budget
     from kerchief_device.pending import Pending as Pending
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Budget": "kerchief_device.pending",
     "Code": "kerchief_device.programs",
-    "Decision": "kerchief_device.device",
+    "Decision": "kerchief_device.decision",
     "Device": "kerchief_device.device",
     "Pending": "kerchief_device.pending",
     "Place": "kerchief_device.phased",

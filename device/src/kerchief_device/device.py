@@ -7,57 +7,43 @@ report that is sent twice, or after a crash, is no second release.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, SupportsFloat, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsFloat
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kerchief_device.decision import Decision
+from kerchief_device.inputs import (
+    Features,
+    check_chain,
+    check_default,
+    check_rows,
+    check_status,
+    has_numbered_arms,
+    read_id,
+    read_mask,
+    read_number,
+    read_reward,
+    read_rows,
+)
 from kerchief_device.pending import Budget, Cost, Pending, PostedModel, Row
 from kerchief_device.phased import Place, Survey, averages, client_id
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import CheckedGuarantee, check
 from kerchief_device.randomize import Candidates, candidates, randomize
-from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
-from kerchief_protocol.canonical import unpack
-from kerchief_protocol.errors import CodecError, InvalidValueError, RejectedError
+from kerchief_protocol.errors import InvalidValueError, RejectedError
 from kerchief_protocol.model import Model, Question, Status
-from kerchief_protocol.noise import Floats
+from kerchief_protocol.programs import Answering, Phased
 from kerchief_protocol.report import Report
 from kerchief_protocol.signing import Signed, verify_message
-from kerchief_protocol.task import Answering, DisjointModels, Library, Optimist, Phased, Task
-
-Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
-"""Rows of numbers, one for each arm, or such rows by the arms' names."""
+from kerchief_protocol.task import Task
 
 _REPORT = b"kerchief/1 report\0"
-# A task begins anew by hand, after a disaster, each time with new users.
-_MAX_EPOCHS = 2**10
-# Whoever scales features in single precision may be a little outside.
-_SLACK = 1 + 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """Arm to play, and the id under which its reward comes.
-
-    Attributes:
-        id: names the decision when its reward comes; it never leaves the device.
-        arm: what to play: its number, or its name where arms have names.
-
-    >>> Decision(id="00" * 16, arm="news").arm
-    'news'
-    """
-
-    id: str
-    arm: int | str
 
 
 class Device:
@@ -118,7 +104,7 @@ class Device:
         self._posted_model: PostedModel | None = None
         self._signed_model: tuple[Signed, Model] | None = None
         self._follows_labels = in_process or task.has_signed_labels or task.has_equal_noise
-        _check_default(task)
+        check_default(task)
         if not self._follows_labels and task.noisiest_label is None:
             raise InvalidValueError(
                 "a report's noise depends on the label in a status, which nobody signs in this "
@@ -145,17 +131,17 @@ class Device:
         posted_model = self._posted_model
         if posted_model is None or posted_model.model is not model:
             self._posted_model = posted_model = self._check_posted(model)
-        rows, names = _rows(features)
-        _check_rows(self.task, rows)
+        rows, names = read_rows(features)
+        check_rows(self.task, rows)
         if self.task.projection is not None:
             rows = self.task.projection.apply(rows)
-        numbered = _has_numbered_arms(self.task)
+        numbered = has_numbered_arms(self.task)
         if numbered and names is not None:
             raise InvalidValueError(
                 "arms have names, and in this task each has a model of its own, known by the "
                 "number of its row; give rows without names, always in the same order"
             )
-        arm = self._code.act(model, rows, _mask(allowed, len(rows)))
+        arm = self._code.act(model, rows, read_mask(allowed, len(rows)))
         chosen_features = np.append(rows[arm], arm) if numbered else rows[arm]
         random = drawn(24, self._source)
         self._pending.decided(
@@ -207,7 +193,7 @@ class Device:
         if not isinstance(self._code, Survey) or not isinstance(program, Phased):
             raise InvalidValueError("only a task that goes by phases has places; call decide")
         model, status = self._verified_model(model), self._verified_status(status)
-        _check_status(self.task, status)
+        check_status(self.task, status)
         self._code.place(model, status.label)
         self._posted_model = posted_model = self._check_posted(model)
         id = hashlib.sha256(b"kerchief/1 place\0" + self.task.id).digest()[:16]
@@ -248,8 +234,8 @@ class Device:
         """
         if isinstance(self.task.program, Phased):
             average_bytes = averages(self.task.program, value).tobytes()
-            return self._pending.rewarded(_id(id), self.task.id, 0.0, more=average_bytes)
-        return self._pending.rewarded(_id(id), self.task.id, _reward(self.task, value))
+            return self._pending.rewarded(read_id(id), self.task.id, 0.0, more=average_bytes)
+        return self._pending.rewarded(read_id(id), self.task.id, read_reward(self.task, value))
 
     def due(self, now: float | None = None) -> tuple[str, ...]:
         """Decisions to report on: their time is over, or their report has not arrived.
@@ -259,7 +245,7 @@ class Device:
         Raises:
             InvalidValueError: now is no number.
         """
-        time_s = None if now is None else _number(now)
+        time_s = None if now is None else read_number(now)
         if now is not None and time_s is None:
             raise InvalidValueError("now is no finite number; give seconds since 1970, or nothing")
         if not self.task.reward.window_s:
@@ -299,19 +285,19 @@ class Device:
             self._check_report(row, verified)
 
         def make(row: Row) -> bytes:
-            return self._make_report(row, verified, _id(id))
+            return self._make_report(row, verified, read_id(id))
 
-        return self._pending.encoded(_id(id), self.task.id, make, check=check, bill=self._bill)
+        return self._pending.encoded(read_id(id), self.task.id, make, check=check, bill=self._bill)
 
     def arrived(self, id: str) -> None:
         """Remove a report that the aggregator has received."""
-        self._pending.gone(_id(id), self.task.id, remember=self._should_remember_ids)
+        self._pending.gone(read_id(id), self.task.id, remember=self._should_remember_ids)
 
     def refused(self, id: str) -> None:
         """Discard a report that the aggregator refused; no other is made."""
         phased = isinstance(self.task.program, Phased)
         self._pending.gone(
-            _id(id), self.task.id, remember=self._should_remember_ids, if_made=phased
+            read_id(id), self.task.id, remember=self._should_remember_ids, if_made=phased
         )
 
     def forget_chain(self) -> None:
@@ -347,7 +333,7 @@ class Device:
 
     def _now(self) -> float:
         """Read the clock, which decides what is due."""
-        now = _number(self._clock())
+        now = read_number(self._clock())
         if now is None:
             raise InvalidValueError(
                 "the clock gives no finite number; it must give seconds since 1970"
@@ -387,12 +373,12 @@ class Device:
         return (model.length, model.head) if self.task.keys("learner") else None
 
     def _check_posted(self, model: Model) -> PostedModel:
-        _check_chain(self.task, model)
+        check_chain(self.task, model)
         return PostedModel.of(model)
 
     def _check_report(self, row: Row, status: Status) -> None:
         """Refuse a report that the status does not allow, before anything is charged."""
-        _check_status(self.task, status)
+        check_status(self.task, status)
         if isinstance(self.task.program, Phased):
             features = np.frombuffer(row.features or b"", np.float64)
             if status.label != int(features[0]):
@@ -454,153 +440,3 @@ def _bill(
             "what a report costs; leave the budget out, or choose local trust"
         )
     return Cost(task.promise.epsilon, checked.delta), budget
-
-
-def _check_default(task: Task) -> None:
-    program, default = task.program, task.reward.default
-    low, high = (-math.inf, math.inf)
-    if isinstance(program, Optimist | DisjointModels | Answering | Phased):
-        low, high = program.low, program.high
-    if not (math.isfinite(default) and low <= default <= high):
-        raise InvalidValueError(
-            f"the reward of a decision that gets none is {default}; it must be {low} to {high}: "
-            "make the task anew"
-        )
-
-
-def _check_chain(task: Task, model: Model) -> None:
-    """Refuse a chain longer than any of this task, since a device remembers the longest.
-
-    A chain has a first and a last line, and one line for each release, each epoch, each charge and
-    each charge that the end settles. A charge is for one query and users of its own.
-    """
-    charges = (_MAX_EPOCHS + 1) * len(task.queries) * task.horizon
-    limit = 2 + task.cohorts + _MAX_EPOCHS + charges
-    if not 0 <= model.length <= limit:
-        raise InvalidValueError(
-            f"the model goes with a chain of {model.length} lines; this task's has at most "
-            f"{limit}: read the billboard again"
-        )
-
-
-def _check_status(task: Task, status: Status) -> None:
-    if status.state != "running":
-        raise RejectedError("over", f"the task is {status.state[:20]} and takes no reports")
-    label_count = max(1, len(task.needs))
-    if not (0 <= status.label < label_count and 0 <= status.epoch < 2**32):
-        raise InvalidValueError(
-            f"the status wants label {status.label} and epoch {status.epoch}; labels are below "
-            f"{label_count}: ask the aggregator again"
-        )
-
-
-def _id(text: str) -> bytes:
-    try:
-        data = bytes.fromhex(text)
-    except (TypeError, ValueError):
-        data = b""
-    if len(data) != 16:
-        # Not what it is: whoever confuses the arguments gives a reward here.
-        raise InvalidValueError("the id is no text of 32 hexadecimal digits; give one from decide")
-    return data
-
-
-def _reward(task: Task, value: Any) -> float:
-    """Reduce a reward, or losses, to one number within the public bounds."""
-    program = task.program
-    if isinstance(program, Answering):
-        return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
-    low, high, _ = _bounds(task)
-    number = _number(value)
-    if number is None or not low <= number <= high:
-        raise InvalidValueError(
-            f"the reward is out of range or no number; it must be {low} to {high}: scale or clip it"
-        )
-    return number
-
-
-def _number(value: Any) -> float | None:
-    """Convert a finite real number to a float; return None for anything else."""
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _rows(features: Features) -> tuple[Floats, list[str] | None]:
-    """Return the arms as rows of float64, and their names if they have any."""
-    names = list(features) if isinstance(features, Mapping) else None
-    raw_rows = list(features.values()) if isinstance(features, Mapping) else features
-    try:
-        rows = np.asarray(raw_rows)
-    except (TypeError, ValueError):
-        rows = np.empty(0)
-    if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fiu":
-        raise InvalidValueError(
-            f"the features have shape {rows.shape} and type {rows.dtype}; give one row of numbers "
-            "for each arm, all of one length"
-        )
-    return rows.astype(np.float64, copy=False), names
-
-
-def _has_numbered_arms(task: Task) -> bool:
-    """Whether each arm has a model, which its number identifies."""
-    is_declared = isinstance(task.problem, dict) and bool(task.problem.get("own"))
-    return is_declared or isinstance(task.program, DisjointModels)
-
-
-def _check_rows(task: Task, rows: Floats) -> None:
-    """Refuse rows outside the public bounds: what is learned from them would be wrong."""
-    program = task.program
-    if isinstance(program, Optimist | DisjointModels):
-        dim = program.dim if task.projection is None else task.projection.dim
-        if rows.shape[1] != dim or rows.shape[0] > program.arms:
-            raise InvalidValueError(
-                f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
-                f"{program.arms} arms of {dim}"
-            )
-    _, _, norm = _bounds(task)
-    if norm == math.inf:
-        if not np.isfinite(rows).all():
-            raise InvalidValueError("a feature is not finite; every one must be")
-        return
-    longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
-    if not longest <= norm * _SLACK:
-        # Not how long they are: errors end up in logs, and a context must not.
-        raise InvalidValueError(
-            f"an arm's features are too long or not finite; their norm must be at most {norm:g}: "
-            "scale them"
-        )
-
-
-def _bounds(task: Task) -> tuple[float, float, float]:
-    """Least and largest reward, and the bound on the norm of an arm's features.
-
-    A device that needs the whole library takes them from the task's problem.
-    """
-    program = task.program
-    if isinstance(program, Optimist | DisjointModels):
-        return program.low, program.high, program.norm
-    if isinstance(program, Library) and isinstance(task.problem, dict):
-        low, high, norm = map(task.problem.get, ("low", "high", "norm"))
-        with contextlib.suppress(CodecError):
-            return unpack(float, low), unpack(float, high), unpack(float, norm)
-    return -math.inf, math.inf, math.inf
-
-
-def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:
-    if allowed is None:
-        return np.ones(arms, np.bool_)
-    try:
-        mask = np.asarray(allowed)
-    except (TypeError, ValueError):
-        mask = np.empty(0)
-    if mask.dtype != np.bool_ or mask.shape != (arms,) or not mask.any():
-        raise InvalidValueError(
-            f"allowed has shape {mask.shape} and type {mask.dtype}; give {arms} booleans, one of "
-            "them true at least"
-        )
-    return mask

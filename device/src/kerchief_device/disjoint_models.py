@@ -16,7 +16,7 @@ from kerchief_device.source import Randomness
 from kerchief_protocol.errors import InvalidValueError
 from kerchief_protocol.model import Model
 from kerchief_protocol.noise import Floats
-from kerchief_protocol.task import DisjointModels
+from kerchief_protocol.programs import DisjointModels
 
 _MAX_DIM, _MAX_ARMS = 2**12, 2**24
 

@@ -17,7 +17,7 @@ from kerchief_device.record import into_ball
 from kerchief_protocol.errors import InvalidValueError, RejectedError
 from kerchief_protocol.model import Model
 from kerchief_protocol.noise import Floats
-from kerchief_protocol.task import Phased
+from kerchief_protocol.programs import Phased
 
 _CLIENT = b"kerchief/1 client\0"
 

@@ -25,7 +25,8 @@ from kerchief_device.source import Randomness
 from kerchief_protocol.errors import InvalidValueError
 from kerchief_protocol.model import Model
 from kerchief_protocol.noise import Floats
-from kerchief_protocol.task import Answering, DisjointModels, Optimist, Phased, Task
+from kerchief_protocol.programs import Answering, DisjointModels, Optimist, Phased
+from kerchief_protocol.task import Task
 
 _MAX_DIM = 2**12
 

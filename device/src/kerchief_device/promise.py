@@ -31,15 +31,8 @@ from kerchief_protocol.noise import (
     Shortlist,
     Statistic,
 )
-from kerchief_protocol.task import (
-    Answering,
-    DisjointModels,
-    Library,
-    Optimist,
-    Phased,
-    Program,
-    Task,
-)
+from kerchief_protocol.programs import Answering, DisjointModels, Library, Optimist, Phased, Program
+from kerchief_protocol.task import Task
 
 _GUARD = 2.0**-40
 _MAX_BITS = 512

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kerchief_device.constant_time import clip, density, exp, flush, logistic, normal
 from kerchief_protocol.errors import InvalidValueError
 from kerchief_protocol.noise import Floats
-from kerchief_protocol.task import Answering, Optimist
+from kerchief_protocol.programs import Answering, Optimist
 
 # Features that the posted matrix makes no longer than this share of the bound are nearly none; and
 # what is no longer than this has no direction.

@@ -86,7 +86,7 @@ class Signer:
 
     >>> from kerchief import Guarantee, Learner, Problem, deploy
     >>> from kerchief_device import Device
-    >>> from kerchief_protocol.task import Party
+    >>> from kerchief_protocol.parties import Party
     >>> private = bytes(range(32))  # of an example; draw your own with `new_key`
     >>> party = Party(role="learner", operator="Example Ltd", keys=(public_key(private),))
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)

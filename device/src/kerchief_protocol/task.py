@@ -12,13 +12,15 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from kerchief_protocol.canonical import pack, read, unpack, write
 from kerchief_protocol.errors import CodecError, InvalidValueError
 from kerchief_protocol.noise import Bits, Bounds, Coins, Noise
+from kerchief_protocol.parties import SIGNING_ROLES, Party
+from kerchief_protocol.programs import DisjointModels, Optimist, Phased, Program
 from kerchief_protocol.projection import Projection
 
 _TAG = b"kerchief/1 task\0"
@@ -34,14 +36,8 @@ MOST_UNIT = 40
 """Letters of the word for whose contribution is protected: it stands within other sentences."""
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
 _MAX_NUMBERS = 2**18
-_SIGNING_ROLES = ("aggregator", "learner")
-# Of bytes of a nonce, of bytes of a public key, and of keys of one party.
-_NONCE_BYTES, _KEY_BYTES, _MAX_KEYS = 16, 32, 3
-# Ed25519 (RFC 8032): the field's prime, and the heights y of the eight points of low order, under
-# which anyone can sign.
-_PRIME = 2**255 - 19
-_OCTAVE = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
-_LOW_ORDER = (0, 1, _PRIME - 1, _OCTAVE, _PRIME - _OCTAVE)
+# Bytes of a nonce.
+_NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,166 +102,6 @@ class Reward:
     window_s: int
     jitter_s: int
     default: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Party:
-    """Who plays a role of a task, and the public keys that sign its messages.
-
-    Attributes:
-        role: aggregator or learner.
-        operator: name of the person or organization that plays it, one printable line.
-        keys: one to three Ed25519 public keys of 32 bytes; a signature by any of them is valid.
-            A key of low order is refused, since it would let anyone sign.
-    """
-
-    role: str
-    operator: str
-    keys: tuple[bytes, ...]
-
-    def __post_init__(self) -> None:
-        """Check role, name and sizes."""
-        if self.role not in _SIGNING_ROLES:
-            raise InvalidValueError(f"role is {self.role[:20]!r}; it must be aggregator or learner")
-        if not (self.operator.isprintable() and 0 < len(self.operator) <= 200):
-            raise InvalidValueError("operator is empty, long or not printable; give one short line")
-        sizes = [len(key) for key in self.keys]
-        if not 1 <= len(sizes) <= _MAX_KEYS or set(sizes) != {_KEY_BYTES}:
-            raise InvalidValueError(
-                f"the {self.role} has keys of {sizes[:4]} bytes; give 1 to {_MAX_KEYS} Ed25519 "
-                f"public keys of {_KEY_BYTES} bytes"
-            )
-        heights = [int.from_bytes(key, "little") % 2**255 for key in self.keys]
-        if any(height >= _PRIME or height in _LOW_ORDER for height in heights):
-            raise InvalidValueError(
-                f"a key of the {self.role} is of low order, so anyone could sign with it, or is no "
-                "canonical Ed25519 key; give one of `public_key`"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Optimist:
-    """Device that plays its best arm by optimism, and reports a regression's moments.
-
-    Attributes:
-        dim: length of an arm's features.
-        arms: the most arms.
-        norm: features are scaled into the ball of this radius.
-        low: least reward.
-        high: greatest reward.
-        link: how a score becomes an expected reward.
-        linearized: whether a reward is linearized around the posted estimate.
-        largest_score: scores are clipped to this before a reward is linearized.
-        steepest: what weights are divided by.
-        response_low: the reported response is clipped to at least this.
-        response_high: the reported response is clipped to at most this.
-        offset: is subtracted from the response.
-        balance: how much the matrix counts beside the vector.
-        weighted: whether the matrix is multiplied by the record's own weight; where it is not,
-            surprises tell their weight by its trace.
-        reweighed: the rule by which the learner chose the matrix and the reference that are posted
-            with the model, and by which surprises are reported; 0 where there are none.
-        choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a
-            guess of the device's own.
-    """
-
-    kind: str = "optimist"
-    dim: int
-    arms: int
-    norm: float
-    low: float
-    high: float
-    link: str
-    linearized: bool
-    largest_score: float
-    steepest: float
-    response_low: float
-    response_high: float
-    offset: float
-    balance: float
-    weighted: bool
-    reweighed: int
-    choice: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class DisjointModels:
-    """Device that draws a score per arm, and reports moments for disjoint models.
-
-    Attributes:
-        dim: length of an arm's features.
-        arms: the most arms; an arm is known by the number of its row.
-        norm: bound on an arm's features.
-        varying: features are scaled into the ball of this radius, a constant left out.
-        low: least reward.
-        high: greatest reward.
-        offset: is subtracted from the reward.
-        lever: stands for the constant last feature; 0 where there is none.
-        weight: how much the arm's features count beside its moments.
-        balance: how much the second moment of features counts; 0 where it is not reported.
-    """
-
-    kind: str = "own-models"
-    dim: int
-    arms: int
-    norm: float
-    varying: float
-    low: float
-    high: float
-    offset: float
-    lever: float
-    weight: float
-    balance: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answering:
-    """A device that answers a proposed action with one number.
-
-    Attributes:
-        low: least loss.
-        high: greatest loss.
-        questions: how many points an action has.
-        answer: how the losses of these points become one number: loss, or difference.
-    """
-
-    kind: str = "answering"
-    low: float
-    high: float
-    questions: int
-    answer: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phased:
-    """A device of a client who is asked once, in one group of one phase.
-
-    The label of a report is its group's number among the groups of all phases.
-
-    Attributes:
-        low: least reward.
-        high: greatest reward.
-        groups: how many groups a phase has.
-        atoms: how many actions a client sees at most.
-        size: length of the vector in the unit ball that it answers with.
-    """
-
-    kind: str = "phased"
-    low: float
-    high: float
-    groups: int
-    atoms: int
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Library:
-    """A device that needs the whole library, for a policy that was not made light."""
-
-    kind: str = "library"
-
-
-Program: TypeAlias = Optimist | DisjointModels | Answering | Phased | Library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,7 +263,7 @@ class Task:
     @property
     def has_signed_labels(self) -> bool:
         """Whether both messages that decide a report's label are signed: status and model."""
-        return all(self.keys(role) for role in _SIGNING_ROLES)
+        return all(self.keys(role) for role in SIGNING_ROLES)
 
     @functools.cached_property
     def noisiest_label(self) -> int | None:

@@ -38,11 +38,12 @@ from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Store
 from kerchief_device import Decision, Device, Pending
-from kerchief_device.device import Features
+from kerchief_device.inputs import Features
 from kerchief_device.randomize import candidates
 from kerchief_protocol.errors import FencedError
+from kerchief_protocol.programs import Library
 from kerchief_protocol.projection import Projection
-from kerchief_protocol.task import Library, Task
+from kerchief_protocol.task import Task
 
 # Releases that are read together.
 _AT_ONCE = 1000

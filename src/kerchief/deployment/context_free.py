@@ -19,7 +19,7 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
 from kerchief_protocol import canonical
-from kerchief_protocol.task import Answering
+from kerchief_protocol.programs import Answering
 
 # What a task may name: anyone can write one.
 _DOMAINS: dict[str, type[Domain]] = {"ball": Ball, "box": Box, "simplex": Simplex}

@@ -58,19 +58,10 @@ from kerchief_protocol import canonical
 from kerchief_protocol import noise as wire
 from kerchief_protocol.errors import FencedError
 from kerchief_protocol.model import Numbers
+from kerchief_protocol.parties import Party
+from kerchief_protocol.programs import Answering, DisjointModels, Library, Optimist, Phased, Program
 from kerchief_protocol.projection import Projection
-from kerchief_protocol.task import (
-    Answering,
-    DisjointModels,
-    Library,
-    Optimist,
-    Party,
-    Phased,
-    Program,
-    Promise,
-    Reward,
-    Task,
-)
+from kerchief_protocol.task import Promise, Reward, Task
 
 # What a round is made of, by what the bandit hears.
 _KINDS = {"totals": "contextual", "reports": "context-free", "phases": "phased"}

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from kerchief_protocol.errors import RejectedError
 from kerchief_protocol.noise import Floats, Statistic, Wholes
+from kerchief_protocol.programs import Answering, DisjointModels, Optimist, Program
 from kerchief_protocol.report import Report
-from kerchief_protocol.task import Answering, DisjointModels, Optimist, Program, Task
+from kerchief_protocol.task import Task
 
 Verdicts: TypeAlias = NDArray[np.bool_]
 _Test: TypeAlias = Callable[[Floats], Verdicts]

@@ -17,7 +17,7 @@ from tests.deployment.test_questions import made as made_questions
 from tests.deployment.test_questions import served
 
 from kerchief.core.errors import InvalidValueError
-from kerchief.deployment import aggregator as aggregators
+from kerchief.deployment import witnessed_store
 from kerchief.deployment.aggregator import Aggregator
 from kerchief.stores import FileWitness
 from kerchief.stores.sql import SQLReader, SQLTransaction
@@ -46,7 +46,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(SQLReader, "lines", counting(SQLReader.lines))
     monkeypatch.setattr(SQLReader, "releases", counting(SQLReader.releases))
-    monkeypatch.setattr(aggregators, "_PAGE", PAGE)
+    monkeypatch.setattr(witnessed_store, "PAGE", PAGE)
     return counted
 
 
@@ -84,7 +84,7 @@ def test_start_reads_reports_that_arrive_meanwhile(
             monkeypatch.undo()
             assert set(roles.aggregator.take(strangers(roles.aggregator, 20 + left[0]))) == {None}
             monkeypatch.setattr(SQLiteStore, "transaction", transaction)
-            monkeypatch.setattr(aggregators, "_PAGE", PAGE)
+            monkeypatch.setattr(witnessed_store, "PAGE", PAGE)
         return real(store, task)
 
     monkeypatch.setattr(SQLiteStore, "transaction", transaction)
@@ -173,7 +173,7 @@ def test_a_race_at_the_witness_reads_the_last_lines_alone(
             at.change(dataclasses.replace(now, witnessed=row.witnessed))
         rows.clear()
         assert set(roles.aggregator.take(strangers(roles.aggregator, 1))) == {None}
-        assert 0 < rows["exclusive"] + rows["reading"] <= 2 * aggregators._LAST
+        assert 0 < rows["exclusive"] + rows["reading"] <= 2 * witnessed_store._LAST
 
 
 def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
@@ -188,7 +188,7 @@ def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
     rows.clear()
     with pytest.raises(FencedError, match="rolled back"):
         copy.take(reports)
-    assert rows["exclusive"] + rows["reading"] <= aggregators._LAST
+    assert rows["exclusive"] + rows["reading"] <= witnessed_store._LAST
 
 
 def test_a_witness_that_was_rolled_back_fences(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from kerchief.core.contracts import Example
 from kerchief.core.disjoint_moments import DisjointMoments
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import GramMatrix, RegressionMoments, UnitBallVector
-from kerchief.deployment.deployment import _build_disjoint_program, _describe_statistic, deploy
+from kerchief.deployment.deployment import deploy
+from kerchief.deployment.device_programs import build_disjoint_program
+from kerchief.deployment.mechanism_descriptions import describe_statistic
 from kerchief.deployment.record_check import RecordCheck
 from kerchief.policies.glm.increments import Increments
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -55,7 +57,7 @@ WEIGHTED = dataclasses.replace(PLAIN, weighted=True)
 PROBLEM = Problem(
     dim=3, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=50, constant=0.5, own=3
 )
-OWN = _build_disjoint_program(
+OWN = build_disjoint_program(
     type("Policy", (), {"query": DisjointMoments.of(PROBLEM)})(),
     PROBLEM,
 )
@@ -103,7 +105,7 @@ def task_of(program: Program, noise: Statistic) -> Task:
 
 
 def check_of(program: Program, query: Any, grid_bits: int = 20) -> tuple[RecordCheck, Statistic]:
-    noise = _describe_statistic(query, grid_bits)
+    noise = describe_statistic(query, grid_bits)
     return RecordCheck(task_of(program, noise)), noise
 
 

@@ -790,6 +790,7 @@ BY_STRANGERS = {
     "deployment.verify:check_releases": "deployment.audit_log:AuditLog.of central",
     "deployment.verify:read_chain": "deployment.verify:verify",
     "deployment.verify:verify": "deployment.verify:verify",
+    "deployment.witnessed_store:WitnessedStore": "deployment.aggregator:Aggregator local",
     "stores.opening:open_store": "stores:paths",
     "stores.sqlite:SQLiteStore": "stores:paths",
     "stores.memory:MemoryStore": "deployment.aggregator:Aggregator local",

@@ -26,7 +26,8 @@ from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fit
 from kerchief.core.contracts import Stops
 from kerchief.core.errors import BudgetExceededError
 from kerchief.deployment.context_free import unit_of
-from kerchief.deployment.deployment import Deployment, TaskOptions, assembled
+from kerchief.deployment.deployment import Deployment, assemble_deployment
+from kerchief.deployment.task_building import TaskOptions
 from kerchief.policies.context_free.base import LOSS
 from kerchief.privacy import RandomizedResponse, Trust
 from kerchief.stores.sqlite import SQLiteStore
@@ -71,7 +72,7 @@ def _build_deployment(case: PolicyFixture) -> Deployment:
     promise = dataclasses.replace(case.promise(), rounds=problem.horizon)
     rule = {"window_s": 0, "jitter_s": 0, "default": None}
     options = TaskOptions(name=case.name, rule=rule, nonce=bytes(16))
-    return assembled(bandit, problem, promise, {}, options)
+    return assemble_deployment(bandit, problem, promise, {}, options)
 
 
 def _expect_same_learner(case: PolicyFixture, deployment: Deployment) -> None:

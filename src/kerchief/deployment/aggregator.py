@@ -12,9 +12,8 @@ close     the cohort's noisy total, the line of   the witness learns the chain's
           the reports' numbers are deleted
 ========  ======================================  ===========================================
 
-Only lines of the chain that were checked are remembered from one transaction to the next. So
-several processes may work on one store, and a crash at any moment leaves either all of a step or
-none of it. Proof notes: `crediting.md`, `restarts.md`.
+Several processes may work on one store (`witnessed_store.py`), and a crash at any moment leaves
+either all of a step or none of it. Proof notes: `crediting.md`, `restarts.md`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from kerchief.core.errors import CapacityExceededError
-from kerchief.core.validate import whole
 from kerchief.deployment.admission import (
     Admission,
     AdmitEveryone,
@@ -36,34 +33,33 @@ from kerchief.deployment.admission import (
     describe_honest_part,
     read_clients,
 )
-from kerchief.deployment.audit_log import ChainReader, Epoch, charged, describe_visits, opened
-from kerchief.deployment.deployed_statistic import build_statistics, read_secret, write_secret
+from kerchief.deployment.audit_log import ChainReader, Epoch, charged, opened
+from kerchief.deployment.deployed_statistic import build_statistics, write_secret
 from kerchief.deployment.deployment import Deployment
-from kerchief.deployment.no_copy import NoCopy
 from kerchief.deployment.record_check import RecordCheck
 from kerchief.deployment.release_batch import ReleaseBatch, appended
-from kerchief.deployment.verify import check_payloads
+from kerchief.deployment.statements import (
+    TIMED_REQUESTS,
+    UNNOTICED_COPIES,
+    build_statement,
+    describe_restores,
+)
+from kerchief.deployment.witnessed_store import PAGE, WitnessedStore, check_page, read_row
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
+from kerchief.stores.store import Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_device.samplers import Randomness
 from kerchief_protocol import canonical
 from kerchief_protocol.chain import Line
-from kerchief_protocol.errors import FencedError, InvalidValueError, RejectedError
+from kerchief_protocol.errors import InvalidValueError, RejectedError
 from kerchief_protocol.model import Status
 from kerchief_protocol.report import Report
 
-T = TypeVar("T")
-# Lines of the chain that are read together, with the releases that they name.
-_PAGE = 1000
-# Lines that are read together from the end, where a head is looked for: it is mostly the last one.
-_LAST = 64
-_MOST_PAGE = 10_000
 # Cohorts that are looked at for a late report, under the exclusive lock.
 _MOST_LATER = 64
 
 
-class Aggregator(NoCopy):
+class Aggregator(WitnessedStore):
     """Takes reports in and lets releases out, for one task.
 
     >>> from kerchief import Guarantee, Problem, deploy
@@ -120,15 +116,11 @@ class Aggregator(NoCopy):
                 f"the bandit of this task is {made.task.bandit}; Asker is for bandits without "
                 "contexts, and Bandit and Aggregator are for all others"
             )
-        self.made, self.task = made, made.task
-        self._desks = build_statistics(made, pool)
+        super().__init__(made, store=store, witness=witness, desks=build_statistics(made, pool))
         # A bandit in one process makes all reports itself.
         self._record_check = RecordCheck(made.task) if pool is None else None
-        self._store, self._witness = store, witness or NoWitness()
         self._source, self._noise = source, source if pool is None else None
         self._admission = admission or AdmitEveryone()
-        self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._reader: ChainReader | None = None
 
         def start(at: Transaction, row: Row | None, reader: ChainReader) -> Row:
             if row is None:
@@ -147,7 +139,7 @@ class Aggregator(NoCopy):
     def status(self) -> Status:
         """Return the public status for devices that are about to report."""
         with self._store.read(self.task.id) as at:
-            row = _row(at)
+            row = read_row(at)
         over = row.cohort >= self.task.cohorts
         return Status(
             task=self.task.id,
@@ -196,46 +188,13 @@ class Aggregator(NoCopy):
             self._bear_witness(row)
         return answers
 
-    def releases(self, first: int = 0, most: int = _PAGE) -> tuple[bytes, ...]:
+    def releases(self, first: int = 0, most: int = PAGE) -> tuple[bytes, ...]:
         """Releases from a number on, at most 10000 at once: the same bytes for ever."""
-        first, most = _check_page(first, most)
+        first, most = check_page(first, most)
         with self._store.read(self.task.id) as at:
-            row, payloads = _row(at), tuple(at.releases(first, most))
+            row, payloads = read_row(at), tuple(at.releases(first, most))
         self._bear_witness(row)
         return payloads
-
-    def chain(self, first: int = 0, most: int = _PAGE) -> tuple[Line, ...]:
-        """Lines of the chain from a number on, at most 10000 at once; they are public."""
-        first, most = _check_page(first, most)
-        with self._store.read(self.task.id) as at:
-            row, lines = _row(at), tuple(at.lines(first, most))
-        self._bear_witness(row)
-        return lines
-
-    def head(self) -> tuple[int, bytes]:
-        """How many lines the chain has, and the hash of the last one."""
-        with self._store.read(self.task.id) as at:
-            row = _row(at)
-        self._bear_witness(row)
-        return row.length, row.head
-
-    def read_chain(self) -> ChainReader:
-        """What the chain says; lines that this object has read before are not read again.
-
-        Raises:
-            FencedError: the chain was changed.
-        """
-        with self._reading:
-            reader, self._reader = self._reader or ChainReader(self.made), None
-            has_more = True
-            while has_more:
-                with self._store.read(self.task.id) as at:
-                    row = _row(at)
-                    has_more = self._read_page(at, row, reader)
-            self._reader = reader
-            copied = reader.snapshot()
-        self._bear_witness(row)
-        return copied
 
     def spent(self) -> Guarantee:
         """Return what the worst-off user was charged."""
@@ -243,35 +202,15 @@ class Aggregator(NoCopy):
 
     def statement(self) -> str:
         """What is promised to whom, what it relies on, and who is admitted."""
-        guarantee, reader = self.made.guarantee, self.read_chain()
-        lines = [guarantee.statement(protected=self.made.problem.protected)]
-        if guarantee.trust is not Trust.NONE:
-            cost_intro = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
-            lines.append(f"{cost_intro} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
-            lines.append(describe_visits(reader))
-            lines.append(
-                "The guarantee holds if applications ask their devices for due reports at times "
-                "that do not depend on rewards."
-            )
+        guarantee = self.made.guarantee
+        conditions = [] if guarantee.trust is Trust.NONE else [TIMED_REQUESTS]
         if guarantee.trust not in (Trust.NONE, Trust.LOCAL):
-            lines.append(self._describe_restores())
+            has_witness = not isinstance(self._witness, NoWitness)
+            conditions.append(describe_restores("store") if has_witness else UNNOTICED_COPIES)
         if guarantee.trust is Trust.SHUFFLE:
-            lines.append(describe_honest_part(guarantee.honest))
-        lines.append(self._admission.sentence())
-        lines.append(f"Task {self.task.id.hex()}, chain {reader.head.hex()}.")
-        return "\n".join(lines)
-
-    def _describe_restores(self) -> str:
-        if isinstance(self._witness, NoWitness):
-            return (
-                "The store has no witness: a copy of it, or a backup that is restored, goes "
-                "unnoticed, may release totals of the same users again with new noise, and then "
-                "voids the guarantee."
-            )
-        return (
-            "Restoring a backup of the store is noticed if anything was released since. Restoring "
-            "the witness with it may go unnoticed, and voids the guarantee."
-        )
+            conditions.append(describe_honest_part(guarantee.honest))
+        conditions.append(self._admission.sentence())
+        return build_statement(self.made, self.read_chain(), conditions)
 
     def close(self) -> Guarantee:
         """End the task: nothing more is taken in, and the bill is for what was really released.
@@ -348,36 +287,6 @@ class Aggregator(NoCopy):
     def _restart(self, at: Transaction) -> None:
         """Forget what belongs to discarded releases; only subclasses have anything to forget."""
 
-    def _after_check(self, step: Callable[[Transaction, Row | None, ChainReader], T]) -> T:
-        """Take a step in a transaction, once the whole chain was read and checked.
-
-        It is read in pages, each in a transaction that only reads. The exclusive transaction reads
-        one page at most: where more came meanwhile, that is read before another attempt.
-        """
-        reader, has_more = ChainReader(self.made), True
-        while True:
-            while has_more:
-                with self._store.read(self.task.id) as reading:
-                    row = reading.row()
-                    has_more = row is not None and self._read_page(reading, row, reader)
-            with self._store.transaction(self.task.id) as at:
-                row = at.row()
-                has_more = row is not None and self._read_page(at, row, reader)
-                if not has_more:
-                    return step(at, row, reader)
-
-    def _read_page(self, at: Reader, row: Row, reader: ChainReader) -> bool:
-        """Read the next page of the chain, with its releases; whether there may be another page."""
-        if row.config != self.task.data:
-            raise FencedError("the store holds another task")
-        lines = at.lines(reader.length, _PAGE)
-        draws = reader.read(lines)
-        if draws:
-            check_payloads(draws, at.releases(draws[0].release, len(draws)))
-        if len(lines) < _PAGE and reader.head != row.head:
-            raise FencedError("the chain in the store does not end where the store says")
-        return len(lines) == _PAGE
-
     def _begin(self, at: Transaction) -> Row:
         # Drawn, so that a store that was begun elsewhere with this task takes other reports.
         epoch = _choose_epoch((), self.task.id + self._source(32))
@@ -398,100 +307,6 @@ class Aggregator(NoCopy):
         at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
         at.hide_client_key(self._source(32))
         at.change(row)
-        return row
-
-    def _check(self, at: Transaction, row: Row, reader: ChainReader, *, renew: bool) -> None:
-        """See that the store stands where its chain ends, and that no other copy went on."""
-        reader.finish()
-        _check_row(at, row, reader)
-        if renew:
-            return
-        self._check_witness(at, row)
-        self._check_noise(at, row, reader)
-
-    def _check_noise(self, at: Reader, row: Row, reader: ChainReader) -> None:
-        """See that correlated noise goes on where the releases of its epoch end."""
-        if row.state != "running" or not any([desk.running for desk in self._desks]):
-            return
-        noise_count, _ = read_secret(at.secret() or b"", self._desks)
-        release_count = row.releases - reader.epochs[-1].release
-        if noise_count != release_count:
-            raise FencedError(
-                f"the store's noise stands after {noise_count} releases of its epoch, and "
-                f"{release_count} were drawn; it was changed or mixed from copies: renew=True "
-                "begins a new epoch"
-            )
-
-    def _check_witness(self, at: Reader, row: Row) -> None:
-        """See that the witness knows no other copy of this store."""
-        if isinstance(self._witness, NoWitness):
-            if row.witnessed is not None:
-                raise FencedError("this store has a witness; give it, or nobody notices a copy")
-            return
-        witnessed_head = self._witness.read(self.task.id)
-        if witnessed_head is None and row.witnessed is not None:
-            raise FencedError("the witness has never seen this store; was it copied?")
-        if witnessed_head in (None, row.witnessed, row.head):
-            return
-        # Another process may have told the witness of a later head, and not yet noted it here.
-        last = _last_line(at, row, {witnessed_head, row.witnessed})
-        if last is None or last.hash != witnessed_head:
-            raise FencedError(
-                "the witness has seen another head than this store last had witnessed; one of the "
-                "two was rolled back"
-            )
-
-    def _check_hidden_draws(self, at: Reader, row: Row, witnessed_head: bytes | None) -> None:
-        """See that a new epoch would not show draws of users whom another copy released."""
-        if (
-            isinstance(self._witness, NoWitness)
-            or _last_line(at, row, {witnessed_head}) is not None
-        ):
-            return
-        last_public = _last_line(at, row, {row.witnessed}, until="draw")
-        if last_public is not None and last_public.hash != row.witnessed:
-            raise FencedError(
-                "this store has drawn what nobody may see, since another copy went on; go on with "
-                "that one, or begin another task"
-            )
-
-    def _bear_witness(self, row: Row) -> None:
-        """Tell the witness of the chain's head, before anyone else learns what it stands for."""
-        if row.head == row.witnessed or isinstance(self._witness, NoWitness):
-            return
-        self._swap_witness(row)
-        with self._store.transaction(self.task.id) as at:
-            now = _row(at)
-            if now.head == row.head:
-                at.change(dataclasses.replace(now, witnessed=row.head))
-
-    def _swap_witness(self, row: Row) -> None:
-        """Swap what the witness holds for our head, if it is an earlier head of our own chain."""
-        expected = row.witnessed
-        while True:
-            try:
-                return self._witness.swap(self.task.id, expected, row.head)
-            except FencedError:
-                witnessed_head = self._witness.read(self.task.id)
-                with self._store.read(self.task.id) as at:
-                    last = _last_line(at, _row(at), {witnessed_head, row.witnessed})
-                # Another process on this store may have been faster, with a head before ours or
-                # after it; a head that is not ours at all is that of another copy.
-                if (
-                    witnessed_head is None
-                    or witnessed_head == expected
-                    or last is None
-                    or last.hash != witnessed_head
-                ):
-                    raise
-                if last.number >= row.length - 1:
-                    return None
-                expected = witnessed_head
-
-    def _running(self, at: Reader) -> Row:
-        row = _row(at)
-        if row.state != "running":
-            raise CapacityExceededError(f"the task is {row.state}; begin another one")
         return row
 
     def _taken(
@@ -595,45 +410,6 @@ class Aggregator(NoCopy):
         return None
 
 
-def _check_page(first: int, count: int) -> tuple[int, int]:
-    """Check the bounds of a page that a store can read.
-
-    Raises:
-        InvalidValueError: it begins before the first row, or is longer than 10000 rows.
-    """
-    return whole("first", first, low=0, high=EVERYTHING), whole("most", count, high=_MOST_PAGE)
-
-
-def _last_line(
-    at: Reader, row: Row, heads: Collection[bytes | None], *, until: str | None = None
-) -> Line | None:
-    """Find the last line of a chain with one of these hashes, or of a kind."""
-    end = row.length
-    while end > 0:
-        first = max(0, end - _LAST)
-        for line in reversed(at.lines(first, end - first)):
-            if line.hash in heads or line.kind == until:
-                return line
-        end = first
-    return None
-
-
-def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
-    """See that the task stands where its chain and its releases end."""
-    epoch = reader.epochs[-1]
-    released = row.releases - epoch.release
-    stored = len(at.releases(max(0, row.releases - 1), 2))
-    release_count = reader.draws if reader.names_releases else row.releases
-    state = "closed" if reader.ended else "running"
-    expected = (state, epoch.epoch, epoch.cohort + released, release_count, min(1, row.releases))
-    if (row.state, row.epoch, row.cohort, row.releases, stored) != expected:
-        raise FencedError(
-            f"the store says {row.state}, epoch {row.epoch}, cohort {row.cohort} and "
-            f"{row.releases} releases, which are not those of its chain; it was changed: begin "
-            "another task"
-        )
-
-
 def _store_reports(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:
     """Keep reports until their cohort is full."""
     at.keep(cohort, [(report.id, report.numbers.tobytes()) for report in reports])
@@ -649,10 +425,3 @@ def _choose_epoch(epochs: Sequence[int], context: bytes) -> int:
     """Choose an epoch number that no other copy has, since a lost one must not come again."""
     epoch = int.from_bytes(hashlib.sha256(context).digest()[:4], "little")
     return epoch if epoch not in epochs else _choose_epoch(epochs, context + b"\0")
-
-
-def _row(at: Reader) -> Row:
-    row = at.row()
-    if row is None:
-        raise FencedError("the store does not hold this task any more")
-    return row

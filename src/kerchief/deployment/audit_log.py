@@ -29,7 +29,6 @@ _DRAW = re.compile(
     rb'\{"cohort":%b,"epoch":%b,"payload":"([0-9a-f]{64})","release":%b,"users":%b\}'
     % ((_NUMBER,) * 4)
 )
-_VISITS = (2, 4, 8)
 # A report names its epoch in 32 bits.
 _MOST_EPOCH = 2**32
 
@@ -315,20 +314,6 @@ class AuditLog(ChainReader):
         reader = ChainReader(made)
         reader.read(self.lines)
         reader.finish()
-
-
-def describe_visits(reader: ChainReader) -> str:
-    """State what a user pays who takes part several times, and how far that is proved."""
-    reviews = [reader.review(visits) for visits in _VISITS]
-    costs = ", ".join(f"{read.visits}: {read.spent.epsilon:.4g}" for read in reviews)
-    unproved = (
-        " All visits are priced in the cohort where they cost most; visits spread over unequal "
-        "cohorts might cost more, as only for normal noise is it proved that they do not."
-    )
-    return (
-        f"Epsilon of a user who takes part several times: {costs}, at delta "
-        f"{reader.budget.delta:.6g}.{'' if all(read.is_proved for read in reviews) else unproved}"
-    )
 
 
 def opened(task: Task, epoch: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import threading
 import time
@@ -23,8 +22,8 @@ from kerchief.core.errors import (
     WeakGuaranteeWarning,
 )
 from kerchief.core.problems import Problem
+from kerchief.deployment import bandit_folder, statements
 from kerchief.deployment.aggregator import Aggregator
-from kerchief.deployment.audit_log import describe_visits
 from kerchief.deployment.deployment import Deployment, deploy, deployed
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
@@ -40,7 +39,6 @@ from kerchief.stores.store import Store
 from kerchief_device import Decision, Device, Pending
 from kerchief_device.inputs import Features
 from kerchief_device.randomize import candidates
-from kerchief_protocol.errors import FencedError
 from kerchief_protocol.programs import Library
 from kerchief_protocol.projection import Projection
 from kerchief_protocol.task import Task
@@ -49,10 +47,6 @@ from kerchief_protocol.task import Task
 _AT_ONCE = 1000
 # Seconds between two looks for decisions that are due, where there is a window.
 _LOOK_S = 1.0
-_RESTORABLE = (
-    "the witness lies in the bandit's own folder; a backup of that folder that is restored may go "
-    "unnoticed, and voids the guarantee. Pass `witness=` a file on another disk."
-)
 
 
 class Bandit(NoCopy):
@@ -159,13 +153,13 @@ class Bandit(NoCopy):
         for line in delta_warnings(guarantee.delta, problem.horizon):
             warnings.warn(line, WeakGuaranteeWarning, stacklevel=2)
         if window_s:
-            warnings.warn(_describe_delay(window_s), DelayedLearningWarning, stacklevel=2)
+            warnings.warn(statements.describe_delay(window_s), DelayedLearningWarning, stacklevel=2)
         folder = None if path is None else Path(path)
-        remembered = _witness_path(folder, witness)
-        if _is_restorable(deployment, folder, remembered):
-            warnings.warn(_RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
+        remembered = bandit_folder.resolve_witness(folder, witness)
+        if bandit_folder.is_restorable(deployment, folder, remembered):
+            warnings.warn(bandit_folder.RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
         if folder is not None:
-            _make_folder(folder)
+            bandit_folder.create(folder)
         self._live(deployment, folder, remembered)
 
     @classmethod
@@ -191,25 +185,10 @@ class Bandit(NoCopy):
             FencedError: what is there is a copy, was rolled back, or was changed.
         """
         folder = Path(path)
-        store = SQLiteStore(_aggregator(folder)) if os.path.exists(_aggregator(folder)) else None
-        if store is None and os.path.exists(folder / "middle.db"):
-            raise InvalidValueError(
-                f"{folder} was written by an earlier version, as middle.db; this version calls it "
-                "aggregator.db and reads no earlier store: make a new bandit"
-            )
-        if store is None or len(store.tasks()) != 1:
-            raise InvalidValueError(
-                f"{folder} holds no bandit; give the folder that one was made in"
-            )
-        (task,) = store.tasks()
-        with store.read(task) as at:
-            row = at.row()
-        store.close()
-        if row is None or Task.read(row.config).id != task:
-            raise FencedError(f"the bandit in {folder} has no task any more; its file was changed")
-        deployment = deployed(Task.read(row.config), policy=policy)
+        remembered = bandit_folder.resolve_witness(folder, witness)
+        deployment = deployed(bandit_folder.read_task(folder), policy=policy)
         bandit = cls.__new__(cls)
-        bandit._live(deployment, folder, _witness_path(folder, witness), renew=renew)
+        bandit._live(deployment, folder, remembered, renew=renew)
         return bandit
 
     def _live(
@@ -233,8 +212,8 @@ class Bandit(NoCopy):
             self._store, self._pending = MemoryStore(), Pending()
             self._aggregator = Aggregator(deployment, store=self._store, pool=pooled)
         else:
-            self._store = SQLiteStore(_aggregator(folder))
-            _settle_in(folder, renew=renew)
+            self._store = SQLiteStore(bandit_folder.aggregator_path(folder))
+            bandit_folder.check_place(folder, renew=renew)
             assert witness is not None
             self._aggregator = Aggregator(
                 deployment, store=self._store, witness=FileWitness(witness), renew=renew
@@ -345,57 +324,19 @@ class Bandit(NoCopy):
 
     def statement(self) -> str:
         """State the guarantee, what it relies on, and what it costs users who return."""
-        books = self._aggregator.read_chain()
-        lines = [self._deployment.guarantee.statement(protected=self._deployment.problem.protected)]
-        if self._deployment.guarantee.trust is Trust.NONE:
-            return lines[0]
-        cost_intro = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
-        lines.append(f"{cost_intro} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
-        lines.append(describe_visits(books))
-        lines.append(
-            "All roles run in one process here, so its owner sees contexts and rewards, even where "
-            "the operator was included above; the promise is about everyone else."
-        )
-        lines.append(self._describe_due())
+        reader = self._aggregator.read_chain()
+        guarantee = self._deployment.guarantee
+        if guarantee.trust is Trust.NONE:
+            return guarantee.statement(protected=self._deployment.problem.protected)
+        conditions = [statements.ONE_PROCESS, statements.describe_due(self.task.reward.window_s)]
         if self._folder is not None:
-            lines.append(self._describe_restores())
-        lines.append(
-            "Every decision counts as that of a new user. If the app does not limit how often one "
-            "person decides, a stranger can use up all users, and fill the cohort of another user."
-        )
+            conditions.append(
+                bandit_folder.describe_backups(self._deployment, self._folder, self._witness)
+            )
+        conditions.append(statements.UNLIMITED_DECISIONS)
         if self.task.projection is not None:
-            projection = self.task.projection
-            lines.append(
-                f"Features of {projection.dim} numbers are projected onto {projection.onto}, which "
-                "costs nobody privacy: what they do not show, no model learns."
-            )
-        lines.append(f"Task {self.task.id.hex()}, chain {books.head.hex()}.")
-        return "\n".join(lines)
-
-    def _describe_due(self) -> str:
-        window_s = self.task.reward.window_s
-        due = f"after its window of {window_s} seconds" if window_s else "at once"
-        return (
-            f"A decision is due {due}. Calls of decide, expire, settle and close report what is "
-            "due, with or without a reward. The guarantee holds if the application times these "
-            "calls without regard to rewards."
-        )
-
-    def _describe_restores(self) -> str:
-        if self._deployment.guarantee.trust is Trust.LOCAL:
-            return (
-                "Restoring a backup of the folder may go unnoticed: decisions that wait in the "
-                "backup are reported again with new noise, and their costs add up."
-            )
-        if _is_restorable(self._deployment, self._folder, self._witness):
-            return (
-                "The witness lies in the bandit's folder: restoring a backup of the folder may go "
-                "unnoticed and voids the guarantee."
-            )
-        return (
-            "Restoring a backup of the folder is noticed if anything was released since. Restoring "
-            "the witness with it may go unnoticed, and voids the guarantee."
-        )
+            conditions.append(statements.describe_projection(self.task.projection))
+        return statements.build_statement(self._deployment, reader, conditions)
 
     def save(self, path: str | Path, *, witness: str | Path | None = None) -> None:
         """Move a bandit from memory into a new folder, where it then lives; nothing is reported.
@@ -417,24 +358,20 @@ class Bandit(NoCopy):
                 )
             folder = Path(path)
             remembered = folder / "witness" if witness is None else Path(witness)
-            if _is_restorable(self._deployment, folder, remembered):
-                warnings.warn(_RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
-            _make_folder(folder)
+            if bandit_folder.is_restorable(self._deployment, folder, remembered):
+                warnings.warn(bandit_folder.RESTORABLE, WeakGuaranteeWarning, stacklevel=2)
+            bandit_folder.create(folder)
             try:
-                self._copy_to(folder, remembered)
+                assert isinstance(self._store, MemoryStore)
+                self._store.copy_to(bandit_folder.aggregator_path(folder))
+                self._pending.copy_to(folder / "device.db")
+                FileWitness(remembered).swap(self.task.id, None, self._aggregator.head()[1])
             except BaseException:
                 # This one goes on in memory: no copy of it may.
                 shutil.rmtree(folder)
                 raise
             self._release_files()
             self._live(self._deployment, folder, remembered)
-
-    def _copy_to(self, folder: Path, witness: Path) -> None:
-        assert isinstance(self._store, MemoryStore)
-        self._store.copy_to(_aggregator(folder))
-        self._pending.copy_to(folder / "device.db")
-        _, head = self._aggregator.head()
-        FileWitness(witness).swap(self.task.id, None, head)
 
     def settle(self) -> Guarantee:
         """Report what is due and end the task; the bill is then for what was really released."""
@@ -508,67 +445,3 @@ class Bandit(NoCopy):
             # It may have learned half of a release: another one reads all of them, at once.
             self._learner, self._last_check_s = Learner(self._deployment), -math.inf
             raise
-
-
-def _aggregator(folder: Path) -> Path:
-    return folder / "aggregator.db"
-
-
-def _witness_path(folder: Path | None, witness: str | Path | None) -> Path | None:
-    if witness is None:
-        return None if folder is None else folder / "witness"
-    if folder is None:
-        raise InvalidValueError("witness is given without a path; a bandit in memory needs none")
-    return Path(witness)
-
-
-def _is_restorable(deployment: Deployment, folder: Path | None, witness: Path | None) -> bool:
-    """Return whether folder and witness can be restored together, with users in two releases.
-
-    Under local trust a witness sees no difference, as the aggregator draws nothing.
-    """
-    is_exempt = deployment.guarantee.trust in (Trust.NONE, Trust.LOCAL)
-    if folder is None or witness is None or is_exempt:
-        return False
-    # A head replaces the file itself, so a link in its place leads nowhere.
-    return Path(os.path.realpath(witness.parent)).is_relative_to(os.path.realpath(folder))
-
-
-def _describe_delay(window_s: int) -> str:
-    return (
-        f"window_s is {window_s}; the bandit learns from a decision when its window is over, and "
-        f"nothing in the first {window_s} seconds. Pass window_s=0 if each reward comes before the "
-        "next decision."
-    )
-
-
-def _settle_in(folder: Path, *, renew: bool) -> None:
-    """Remember which file the bandit lives in: a copy of the folder has another one.
-
-    Raises:
-        FencedError: it is another file.
-    """
-    place, file = folder / "place", str(os.stat(_aggregator(folder)).st_ino)
-    # A kill as it was written has left it empty.
-    if renew or not place.exists() or not place.read_text():
-        place.write_text(file)
-    if place.read_text() != file:
-        raise FencedError(
-            f"{folder} was copied or restored, and the original may still go on; go on with that "
-            "one, or open this one with renew=True for new users"
-        )
-
-
-def _make_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        raise InvalidValueError(
-            f"{folder} exists already; open the bandit in it with Bandit.open, or choose another "
-            "path"
-        ) from None
-    except (OSError, ValueError) as fault:
-        raise InvalidValueError(
-            f"no folder can be made there: {fault}; choose another path"
-        ) from fault
-    return folder

@@ -17,58 +17,33 @@ from functools import partial
 from typing import Any, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from kerchief.core.contracts import BoundedLoss, NoiseInfo, Policy
+from kerchief.core.contracts import Policy
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
-from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery
-from kerchief.core.precision import double_precision
-from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
+from kerchief.core.problems import AnyProblem, PopulationProblem
 from kerchief.core.projections import projected, projection_of
-from kerchief.core.residual_moments import ResidualMoments
-from kerchief.core.validate import at_least, between, one_of, whole
-from kerchief.deployment.context_free import answering, in_losses, packed, unpacked
+from kerchief.core.validate import at_least, one_of, whole
+from kerchief.deployment.context_free import unpacked
 from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
-from kerchief.mechanisms.binomial import ExactBinomial
-from kerchief.mechanisms.compass import ExactCompass
-from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.mechanisms.laplace import ExactLaplace
-from kerchief.mechanisms.one_bit import ExactOneBit
-from kerchief.mechanisms.shortlist import ExactShortlist
+from kerchief.deployment.task_building import TaskOptions, build_exact_noises, build_task
 from kerchief.policies import POLICIES, AnyPolicy, Mode, named
 from kerchief.policies.context_free.base import ContextFree
-from kerchief.policies.disjoint_models import DisjointSampling
-from kerchief.policies.glm.online import OnlineGLM
-from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.sampling import Sampling
-from kerchief.policies.weighted import RULE, GLMSampling, LinearSampling, SurprisedSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.bits import BitSums
-from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, mean_noise, protect
 from kerchief.privatizers.randomizers import BEST
-from kerchief.privatizers.schedule import At, Every
-from kerchief.privatizers.shuffled import ShuffledSums
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.schedule import At
 from kerchief_protocol import canonical
-from kerchief_protocol import noise as wire
 from kerchief_protocol.errors import FencedError
 from kerchief_protocol.model import Numbers
 from kerchief_protocol.parties import Party
-from kerchief_protocol.programs import Answering, DisjointModels, Library, Optimist, Phased, Program
 from kerchief_protocol.projection import Projection
-from kerchief_protocol.task import Promise, Reward, Task
+from kerchief_protocol.task import Task
 
-# What a round is made of, by what the bandit hears.
-_KINDS = {"totals": "contextual", "reports": "context-free", "phases": "phased"}
 # Seconds for which a signed message is valid, unless the task says otherwise.
 _VALID_S = 3600
-# The finest grid of exact sums where no noise decides it.
-_FINEST = 40
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,35 +103,6 @@ class _PolicySpec:
     given: str | None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskOptions:
-    """What a task says besides its bandit, its problem and its guarantee.
-
-    Attributes:
-        name: what people call the task.
-        rule: window_s, jitter_s and default, as `deploy` takes them.
-        nonce: 16 random bytes, so that two runs with equal parameters are two tasks.
-        parties: who signs the status and the model.
-        valid_s: seconds for which these are valid.
-        in_process: whether all roles run in one process, where no status can be false.
-        projection: what devices do to features before anything else.
-    """
-
-    name: str
-    rule: Mapping[str, Any]
-    nonce: bytes
-    parties: tuple[Party, ...] = ()
-    valid_s: int = 0
-    in_process: bool = False
-    projection: Projection | None = None
-
-    @property
-    def has_trusted_labels(self) -> bool:
-        """Whether devices may follow the label in a status: cohorts may then differ in noise."""
-        roles = {party.role for party in self.parties}
-        return self.in_process or roles == {"aggregator", "learner"}
-
-
 def deploy(
     *,
     policy: str | AnyPolicy,
@@ -207,8 +153,9 @@ def deploy(
     Raises:
         InvalidValueError: this bandit cannot be deployed so; the reason and the remedy are said.
 
+    >>> from kerchief import Guarantee, Problem
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
     >>> deployment = deploy(policy="linucb", problem=problem, guarantee=guarantee)
     >>> deployment.task.queries, deployment.task.size
     (('moments',), 5)
@@ -254,8 +201,9 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
         FencedError: the task's noise is not what its promise needs, or the bandit is another one.
         InvalidValueError: the task needs a bandit that was not given.
 
+    >>> from kerchief import Guarantee, Problem
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
-    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
     >>> data = deploy(policy="linucb", problem=problem, guarantee=guarantee).task.data
     >>> deployed(Task.read(data)).guarantee.epsilon
     1.0
@@ -315,14 +263,14 @@ def _build_deployment(
     phases: tuple[Phase, ...] = ()
     if isinstance(protected.policy, PhasePolicy):
         protected, phases = _plan_phases(protected.policy, protection)
-    return assembled(protected, problem, guarantee, spec, options, phases=phases)
+    return assemble_deployment(protected, problem, guarantee, spec, options, phases=phases)
 
 
-def assembled(
-    made: ProtectedPolicy,
+def assemble_deployment(
+    protected: ProtectedPolicy,
     problem: AnyProblem,
     guarantee: Guarantee,
-    asked: Any,
+    policy_spec: Any,
     options: TaskOptions,
     *,
     phases: tuple[Phase, ...] = (),
@@ -330,57 +278,19 @@ def assembled(
     """Build the task of a policy and its protection.
 
     Args:
-        made: bandit and protection, with simulated noise.
+        protected: bandit and protection, with simulated noise.
         problem: the public bounds.
         guarantee: what each user is promised.
-        asked: which bandit was asked for, as the task will say.
+        policy_spec: which bandit it is, as the task will say.
         options: everything else; the problem is what is left after its projection.
         phases: that may be played, where the bandit goes by phases.
     """
-    policy = _check_deployable(made.policy, problem)
+    policy = _check_deployable(protected.policy, problem)
     users = sum(int(phase.clients) for phase in phases) or problem.horizon
     guarantee = dataclasses.replace(guarantee, rounds=users)
-    privatizers = {
-        privatizer: _build_exact_noise(privatizer, policy, made.privatizers[privatizer])
-        for privatizer in sorted(made.privatizers)
-    }
-    needs = _compute_cohort_sizes(privatizers, users)
-    if not options.has_trusted_labels:
-        privatizers = {
-            name: privatizer.evened(len(needs)) if isinstance(privatizer, BitSums) else privatizer
-            for name, privatizer in privatizers.items()
-        }
-    program = _build_program(policy, problem, privatizers)
-    task = Task(
-        name=options.name,
-        trust=str(guarantee.trust),
-        bandit=_KINDS[policy.feedback],
-        promise=Promise(
-            epsilon=min(guarantee.epsilon, math.nextafter(math.inf, 0)),
-            delta=guarantee.delta,
-            unit=guarantee.unit,
-            adjacency=guarantee.adjacency,
-            honest=guarantee.honest,
-            excluded=guarantee.excluded,
-        ),
-        policy=canonical.pack(asked),
-        problem=packed(problem),
-        program=program,
-        queries=tuple(privatizers),
-        noise=tuple(
-            _describe_noise(privatizer, guarantee, needs, users, options)
-            for privatizer in privatizers.values()
-        ),
-        needs=needs,
-        horizon=users,
-        reward=_build_reward_rule(problem, program, **options.rule),
-        nonce=options.nonce,
-        parties=options.parties,
-        valid_s=options.valid_s,
-        projection=options.projection,
-    )
+    privatizers, needs = build_exact_noises(protected, users, equal=not options.has_trusted_labels)
     return Deployment(
-        task=task,
+        task=build_task(policy, problem, guarantee, policy_spec, options, privatizers, needs),
         policy=policy,
         privatizers=privatizers,
         problem=problem,
@@ -418,27 +328,6 @@ def _plan_phases(
     ), phases
 
 
-def _build_reward_rule(
-    problem: AnyProblem, program: Program, window_s: int, jitter_s: int, default: float | None
-) -> Reward:
-    low, high, fallback = problem.low, problem.high, problem.low
-    if isinstance(program, Answering):
-        low, high = program.low, program.high
-        fallback = high if program.answer == "loss" else 0.0
-    chosen_default = fallback if default is None else default
-    reward = Reward(
-        window_s=whole("window_s", window_s, low=0, high=2**31),
-        jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
-        default=between("default", chosen_default, low, high, closed=True),
-    )
-    if reward.jitter_s and not reward.window_s:
-        raise InvalidValueError(
-            f"jitter_s is {jitter_s} and window_s is 0; only a window has a delay after it. Set "
-            "`window_s`, or leave `jitter_s` out."
-        )
-    return reward
-
-
 def _protect_policy(
     source: str | AnyPolicy, problem: AnyProblem, protection: Protection, spec: _PolicySpec
 ) -> ProtectedPolicy:
@@ -473,229 +362,6 @@ def _check_deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:
         )
     checked: AnyPolicy = policy
     return checked
-
-
-def _build_exact_noise(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
-    if isinstance(policy, ContextFree):
-        return in_losses(policy, privatizer).exact()
-    if isinstance(privatizer.query, BoundedLoss) or not isinstance(
-        privatizer, CohortSums | PrefixSums
-    ):
-        raise InvalidValueError(
-            f"{name!r} is a fit to the records of many users, which somebody would have to keep "
-            "between two releases; choose a policy that asks for sums alone, such as 'glm', or "
-            "'glm-batched-sums' for batches behind a shuffler"
-        )
-    return privatizer.exact()
-
-
-def _compute_cohort_sizes(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ...]:
-    """Return the size of each cohort; none where every report is released by itself."""
-    schedules = {privatizer.schedule for privatizer in privatizers.values()}
-    if schedules <= {Every()}:
-        return ()
-    if len(schedules) > 1 or not all(isinstance(schedule, At) for schedule in schedules):
-        raise InvalidValueError(
-            "the bandit's queries are released at different times; choose one that asks for sums "
-            "over the same users, such as 'linucb'"
-        )
-    (schedule,) = schedules
-    assert isinstance(schedule, At)
-    ends = tuple(end for end in schedule.ends if end <= horizon)
-    if not ends:
-        raise InvalidValueError(
-            f"the first batch ends after {schedule.ends[:1]} users and the horizon is {horizon}: "
-            "nothing would ever be released; plan more users"
-        )
-    return At(ends=ends).sizes
-
-
-def _build_program(
-    policy: AnyPolicy, problem: AnyProblem, privatizers: Mapping[str, Privatizer]
-) -> Program:
-    """Build the program of a light device, or mark one that needs the whole library."""
-    if isinstance(policy, PhasePolicy):
-        return _build_phased_program(policy)
-    if isinstance(policy, ContextFree):
-        return answering(policy, *privatizers.values())
-    if type(policy) is DisjointSampling:
-        return _build_disjoint_program(policy, problem)
-    if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
-        return Library()
-    assert isinstance(problem, Problem)
-    linearized = isinstance(policy, OnlineGLM)
-    query: Any = policy.queries["moments"]
-    link_named(problem.link)
-    return Optimist(
-        dim=problem.dim,
-        arms=problem.arms,
-        norm=problem.norm,
-        low=problem.low,
-        high=problem.high,
-        link=problem.link if linearized else "linear",
-        linearized=linearized,
-        largest_score=float(policy.radius) * query.norm if isinstance(policy, OnlineGLM) else 0.0,
-        steepest=float(policy.steepest) if isinstance(policy, OnlineGLM) else 1.0,
-        response_low=query.low,
-        response_high=query.high,
-        offset=query.offset,
-        balance=query.balance,
-        weighted=query.weighted,
-        reweighed=_choose_weight_rule(policy, privatizers["moments"].outlook),
-        choice="guess" if isinstance(policy, Sampling) else "bound",
-    )
-
-
-def _choose_weight_rule(policy: AnyPolicy, outlook: NoiseInfo) -> int:
-    """Return the rule by which surprises are reported, or 0."""
-    if not isinstance(policy, SurprisedSampling):
-        return 0
-    if policy.weighs(outlook):
-        return RULE
-    if isinstance(policy.query, ResidualMoments):
-        raise InvalidValueError(
-            "the bandit was built to report surprises, which are for reports that each have noise "
-            "of their own; build it for the trust that is asked for, or give its name"
-        )
-    return 0
-
-
-def _build_disjoint_program(policy: DisjointSampling, problem: AnyProblem) -> DisjointModels:
-    assert isinstance(problem, Problem)
-    query = policy.query
-    return DisjointModels(
-        dim=query.dim,
-        arms=query.arms,
-        norm=problem.norm,
-        varying=query.norm,
-        low=query.low,
-        high=query.high,
-        offset=query.offset,
-        lever=query.lever,
-        weight=query.weight,
-        balance=query.pool,
-    )
-
-
-@double_precision
-def _build_phased_program(policy: PhasePolicy) -> Phased:
-    problem = policy.problem
-    first = Phase(number=1, pulls=1, first=0, clients=policy.groups)
-
-    def ask() -> PhaseQuery:
-        return policy.ask(
-            jnp.zeros((problem.arms, problem.dim)), policy.init({}), first, noisy=True
-        )
-
-    questions = jax.eval_shape(ask)
-    return Phased(
-        low=problem.low,
-        high=problem.high,
-        groups=policy.groups,
-        atoms=questions.atoms.shape[1],
-        size=policy.queries[ANSWERS].size,
-    )
-
-
-def _describe_noise(
-    privatizer: Privatizer,
-    guarantee: Guarantee,
-    needs: tuple[int, ...],
-    horizon: int,
-    options: TaskOptions,
-) -> wire.Noise:
-    """Describe the noise of one query in the words of the wire."""
-    query = privatizer.query
-    if isinstance(privatizer, BitSums):
-        first = privatizer.batches[0]
-        keep_units = tuple(
-            round(batch.keep * wire.KEEP_UNITS) for batch in privatizer.batches[: len(needs)]
-        )
-        return wire.Bits(size=query.size, bits=first.bits, bound=first.bound, keep=keep_units)
-    if isinstance(privatizer, ShuffledSums):
-        return _describe_coins(privatizer.coins, guarantee, needs, options)
-    if isinstance(privatizer, PrefixSums):
-        assert isinstance(privatizer.noise, ExactContinualNoise)
-        return _describe_statistic(query, _compute_grid_bits(privatizer.noise.grid))
-    assert isinstance(privatizer, CohortSums)
-    if privatizer.device is not None:
-        return _describe_device_noise(privatizer.device, query)
-    if isinstance(privatizer.aggregator, ExactGaussian | ExactLaplace):
-        return _describe_statistic(query, privatizer.aggregator.grid_bits)
-    return _describe_statistic(query, _compute_finest_grid_bits(query, horizon))
-
-
-def _describe_coins(
-    noise: ExactBinomial, guarantee: Guarantee, needs: tuple[int, ...], options: TaskOptions
-) -> wire.Coins:
-    """Describe coins of which the honest part of each cohort suffices (`crediting.md`).
-
-    Every cohort gets those of the smallest one where a device cannot trust the label of a status.
-    """
-    coins = tuple(-(-noise.trials // max(1, guarantee.counted(need))) for need in needs)
-    if not options.has_trusted_labels:
-        coins = (max(coins),) * len(coins)
-    return wire.Coins(
-        size=noise.dimension,
-        step_bits=_compute_grid_bits(noise.step),
-        levels=noise.levels,
-        scale=noise.scale,
-        coins=coins,
-    )
-
-
-def _describe_device_noise(noise: Any, query: Any) -> wire.Noise:
-    match noise:
-        case ExactShortlist():
-            return wire.Shortlist(
-                units=noise.units,
-                candidates=noise.candidates,
-                listed=noise.listed,
-                center=noise.center,
-                radius=noise.radius,
-                factor=noise.factor,
-                grid_bits=_compute_grid_bits(noise.grid),
-            )
-        case ExactCompass():
-            return noise.wire
-        case ExactOneBit():
-            low, high = noise.reports
-            return wire.OneBit(
-                bias=noise.bias, center=noise.center, radius=noise.radius, low=low, high=high
-            )
-        case ExactGaussian() | ExactLaplace():
-            law = "gaussian" if isinstance(noise, ExactGaussian) else "laplace"
-            statistic = _describe_statistic(query, noise.grid_bits)
-            return wire.Rounded(
-                law=law,
-                grid_bits=noise.grid_bits,
-                scale=noise.scale,
-                center=statistic.center,
-                radius=statistic.radius,
-            )
-    raise InvalidValueError(
-        f"{type(noise).__name__} has no form on the wire; choose another mechanism"
-    )
-
-
-def _describe_statistic(query: Any, grid_bits: int) -> wire.Statistic:
-    """Describe a box that holds every statistic, in whole units of the grid."""
-    center = np.broadcast_to(np.asarray(query.center, np.float64), (query.size,))
-    units = np.rint(np.ldexp(center, grid_bits)).astype(np.int64)
-    radius = math.ceil(math.ldexp(query.radius, grid_bits)) + 1
-    return wire.Statistic(grid_bits=grid_bits, center=tuple(units.tolist()), radius=radius)
-
-
-def _compute_finest_grid_bits(query: Any, horizon: int) -> int:
-    """Return the bits of the finest grid for which exact sums have room."""
-    largest = (float(np.abs(query.center).max()) + query.radius) * horizon
-    return min(_FINEST, 60 - math.frexp(largest)[1])
-
-
-def _compute_grid_bits(grid: float) -> int:
-    mantissa, exponent = math.frexp(grid)
-    assert mantissa == 0.5
-    return 1 - exponent
 
 
 def _compute_fingerprint(policy: object) -> str:

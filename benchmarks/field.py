@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kerchief import Aggregator, Bandit, Guarantee, Learner, Problem, Trust, deploy
-from kerchief.deployment.deployed_statistic import build_statistics, hedged
+from kerchief.deployment.deployed_statistic import build_statistics, hedge_source
 from kerchief.stores import open_store
 from kerchief_device import Device
 from kerchief_device.randomize import randomize
@@ -100,9 +100,13 @@ def aggregator(trust: str) -> tuple[float, float]:
 
 def draw(trust: str) -> float:
     """Measure microseconds of the noise of one release, as an aggregator draws it."""
-    (desk,) = build_statistics(deploy(policy="linucb", problem=FACTS, guarantee=promise(trust)))
-    cohort, state = np.zeros((1, desk.wire.size), np.int64), desk.open()
-    return median(lambda number: desk.draw(cohort, state, number, hedged(bytes(32))), VISITS)
+    (statistic,) = build_statistics(
+        deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
+    )
+    cohort, state = np.zeros((1, statistic.wire.size), np.int64), statistic.open()
+    return median(
+        lambda number: statistic.draw(cohort, state, number, hedge_source(bytes(32))), VISITS
+    )
 
 
 def whole(trust: str) -> float:

@@ -39,9 +39,9 @@ def measure(where: str) -> tuple[float, float]:
     for ids in batches:
         with store.transaction(task) as transaction:
             transaction.row()
-            known_ids = transaction.known(ids)
+            known_ids = transaction.find_report_ids(ids)
             new = [id for id in ids if id not in known_ids]
-            transaction.see([(id, 0) for id in new], epoch=0)
+            transaction.add_report_ids([(id, 0) for id in new], epoch=0)
             transaction.keep(0, [(id, body) for id in new])
     reports = BATCH * TRANSACTIONS
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

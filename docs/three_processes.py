@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kerchief import Aggregator, Guarantee, Learner, Problem, deploy, deployed
+from kerchief import Aggregator, Guarantee, Learner, Problem, deploy, read_deployment
 from kerchief.stores import FileWitness, open_store
 from kerchief_device import Device
 from kerchief_protocol.model import Model
@@ -25,7 +25,7 @@ from kerchief_protocol.task import Task
 def aggregator(task: bytes, key: bytes, folder: str, calls: list[Connection]) -> None:
     """The shuffler: takes reports, serves releases."""
     role = Aggregator(
-        deployed(Task.read(task)),
+        read_deployment(Task.read(task)),
         store=open_store(f"{folder}/aggregator.db"),
         witness=FileWitness(Path(folder) / "witness"),
     )
@@ -47,8 +47,8 @@ def aggregator(task: bytes, key: bytes, folder: str, calls: list[Connection]) ->
 
 def learner(task: bytes, key: bytes, releases: Connection, models: Connection) -> None:
     """The learner: follows releases, posts models."""
-    role = Learner(deployed(Task.read(task)))
-    signer = Signer(role.made.task, key)
+    role = Learner(read_deployment(Task.read(task)))
+    signer = Signer(role.deployment.task, key)
     while models.recv() == "model":
         releases.send(("releases", role.releases))
         new, length, head = releases.recv()
@@ -95,7 +95,7 @@ def main(users: int = 120) -> int:
             to_aggregator.send("status")
             report = device.report(choice.id, Signed.read(to_aggregator.recv()))
             to_aggregator.send(("take", report))
-            (device.refused if to_aggregator.recv() else device.arrived)(choice.id)
+            (device.discard if to_aggregator.recv() else device.confirm)(choice.id)
         to_learner.send("model")
         learned = Model.read(Signed.read(to_learner.recv()).message).round
         to_learner.send("end")

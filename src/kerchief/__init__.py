@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kerchief.deployment import Device as Device
     from kerchief.deployment import Learner as Learner
     from kerchief.deployment import deploy as deploy
-    from kerchief.deployment import deployed as deployed
+    from kerchief.deployment import read_deployment as read_deployment
     from kerchief.environments import make_environment as make_environment
     from kerchief.planning.plan_config import planned as planned
     from kerchief.policies import POLICIES as POLICIES
@@ -92,7 +92,7 @@ _HOMES = {
     "check": "checks.check",
     "compare": "comparison",
     "deploy": "deployment",
-    "deployed": "deployment",
+    "read_deployment": "deployment",
     "from_logs": "data",
     "from_supervised": "data",
     "make_environment": "environments",

@@ -35,7 +35,7 @@ def views(
     made: Deployment, statistic: NDArray[np.float64], runs: int, seed: int, honest: float
 ) -> NDArray[np.float64]:
     """What is left of the victim's first cohort, once all that others sent is taken off."""
-    (desk,), noise = build_statistics(made), made.task.noise[0]
+    (deployed_statistic,), noise = build_statistics(made), made.task.noise[0]
     source = np.random.default_rng(seed).bytes
     users = made.task.need(0)
     tossing = round(honest * users) - 1 if isinstance(noise, wire.Coins) else 0
@@ -45,7 +45,7 @@ def views(
         for _ in range(tossing):
             # Other honest users, whose records the adversary knows: their coins are left.
             total = total + randomize(noise, np.zeros(made.task.size), 0, source)
-        (shown,), _ = desk.draw(total[None], desk.open(), 0, source)
+        (shown,), _ = deployed_statistic.draw(total[None], deployed_statistic.open(), 0, source)
         found.append(noise.estimate(shown, users=1, label=0))
     return np.array(found)[:, None, :]
 

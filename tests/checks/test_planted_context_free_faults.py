@@ -225,8 +225,8 @@ class Bold(Asker):
 class Deaf(Asker):
     """Hears half of all reports."""
 
-    def _taken(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
-        _, after = super()._taken(at, row, read[::2], clients[::2])
+    def _take_reports(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
+        _, after = super()._take_reports(at, row, read[::2], clients[::2])
         return (None,) * len(read), after
 
 

@@ -34,7 +34,7 @@ def promise(trust: str, **more: Any) -> Guarantee:
     return Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), **more)
 
 
-def made(
+def build_deployment(
     trust: str,
     *,
     horizon: int = 500,
@@ -81,14 +81,14 @@ def witness_of(path: Path) -> Path:
 class Field:
     """All roles of one task around one store."""
 
-    made: Deployment
+    deployment: Deployment
     store: Store
     aggregator: Aggregator
     learner: Learner
 
     @property
     def task(self) -> Task:
-        return self.made.task
+        return self.deployment.task
 
     def device(self, **more: Any) -> Device:
         return Device(self.task, in_process=True, **more)
@@ -123,7 +123,7 @@ class Field:
     @property
     def scale(self) -> int:
         """Of the curator's noise under central trust, in units."""
-        privatizer: Any = self.made.privatizers["moments"]
+        privatizer: Any = self.deployment.privatizers["moments"]
         return int(privatizer.aggregator.scale)
 
     def totals(self) -> list[Release]:
@@ -138,10 +138,10 @@ def field(
     source: Callable[[int], bytes] = os.urandom,
     **more: Any,
 ) -> Field:
-    task = made(trust, **more)
+    task = build_deployment(trust, **more)
     kept = store or SQLiteStore.memory()
     aggregator = Aggregator(task, store=kept, witness=witness, source=source)
-    return Field(made=task, store=kept, aggregator=aggregator, learner=Learner(task))
+    return Field(deployment=task, store=kept, aggregator=aggregator, learner=Learner(task))
 
 
 def read(report: bytes, task: Task) -> NDArray[np.int64]:

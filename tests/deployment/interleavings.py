@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from tests.deployment.field import made
+from tests.deployment.field import build_deployment
 
 from kerchief.core.errors import CapacityExceededError
 from kerchief.deployment.aggregator import Aggregator
@@ -33,7 +33,7 @@ from kerchief.deployment.deployed_statistic import DeployedStatistic
 from kerchief.deployment.deployment import Deployment
 from kerchief.privatizers.schedule import At
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_protocol.chain import Line, follow
+from kerchief_protocol.chain import Line, check_chain
 from kerchief_protocol.errors import FencedError
 from kerchief_protocol.report import Release, Report
 
@@ -68,7 +68,9 @@ def tiny(trust: str) -> Deployment:
     """
     shuffle = trust in ("shuffle", "late")
     word = "gaussian" if trust == "central" else "best"
-    one = made("shuffle" if shuffle else trust, horizon=500 if shuffle else 4, mechanism=word)
+    one = build_deployment(
+        "shuffle" if shuffle else trust, horizon=500 if shuffle else 4, mechanism=word
+    )
     if trust == "joint":
         return one
     noise: Any = one.task.noise[0]
@@ -85,7 +87,7 @@ def tiny(trust: str) -> Deployment:
 
 
 class Marked(DeployedStatistic):
-    """A desk whose noise leaves the last digits alone."""
+    """A statistic whose noise leaves the last digits alone."""
 
     def draw(self, cohorts: Any, kept: Any, number: int, source: Any) -> Any:
         noisy, after = super().draw(cohorts, kept, number, source)
@@ -359,7 +361,9 @@ class Search:
             vars(one).update(vars(fresh))
         else:
             one = cls(self._made, store=store, witness=witness, source=source, renew=renew)
-        one._desks = tuple(Marked(privatizer=d.privatizer, wire=d.wire) for d in one._desks)
+        one._statistics = tuple(
+            Marked(privatizer=d.privatizer, wire=d.wire) for d in one._statistics
+        )
         one._source = source
         return one
 
@@ -424,7 +428,7 @@ class Search:
             row, lines, releases = at.row(), at.lines(), at.releases(0, 100)
             bodies = [body for cohort in at.counts() for body in at.bodies(cohort)]
         assert row is not None
-        holds(follow(lines) == row.head and len(lines) == row.length, "the chain is whole")
+        holds(check_chain(lines) == row.head and len(lines) == row.length, "the chain is whole")
         try:
             AuditLog.of(lines).check(self._made)
         except FencedError as fence:

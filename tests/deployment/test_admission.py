@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.deployment.field import Field, field, made
+from tests.deployment.field import Field, build_deployment, field
 from tests.deployment.test_population import Town, town
 from tests.deployment.test_questions import answer, served
-from tests.deployment.test_questions import made as made_questions
+from tests.deployment.test_questions import build_deployment as build_question_deployment
 
 from kerchief.core.errors import CapacityExceededError, InvalidValueError
 from kerchief.deployment.admission import Admission, AdmitEveryone, LimitPerClient
@@ -67,9 +67,9 @@ def flooded(aggregator: Aggregator, client: str | None = None) -> int:
 
 
 def admitting(trust: str, store: Any, admission: Admission | None = None) -> Field:
-    task = made(trust, horizon=USERS)
+    task = build_deployment(trust, horizon=USERS)
     aggregator = Aggregator(task, store=store, admission=admission)
-    return Field(made=task, store=store, aggregator=aggregator, learner=Learner(task))
+    return Field(deployment=task, store=store, aggregator=aggregator, learner=Learner(task))
 
 
 def serve(roles: Field, users: int) -> None:
@@ -139,7 +139,7 @@ def test_repeated_and_rejected_reports_use_no_client_limit(where: str) -> None:
     assert words(roles.aggregator.take([first, second, first], list("abc"))) == [None] * 3
     assert words(roles.aggregator.take([third], [b"a"])) == [None]
     assert words(roles.aggregator.take([roles.report(), first], ["a", "a"])) == ["spent", None]
-    again = Aggregator(roles.made, store=store, admission=LimitPerClient(reports=2))
+    again = Aggregator(roles.deployment, store=store, admission=LimitPerClient(reports=2))
     assert words(again.take([roles.report()], ["a"])) == ["spent"]
     assert words(again.take([roles.report()], ["b"])) == [None]
     store.close()
@@ -160,7 +160,7 @@ def test_report_without_client_id_is_rejected_as_client(where: str) -> None:
     assert words(roles.aggregator.take(reports)) == ["client"] * 4
     assert words(roles.aggregator.take(reports, [None, "", b"", "a"])) == ["client"] * 3 + [None]
     with store.read(roles.task.id) as at:
-        assert sum(at.seen().values()) == 1
+        assert sum(at.count_report_ids().values()) == 1
     store.close()
 
 
@@ -182,7 +182,7 @@ def test_reports_count_from_the_first_limit_on() -> None:
     """As docs/field.md says: who sent a report before is not known any more."""
     roles = admitting("central", open_store(":memory:"))
     assert roles.aggregator.take([roles.report()], ["a"]) == (None,)
-    limited = Aggregator(roles.made, store=roles.store, admission=LimitPerClient())
+    limited = Aggregator(roles.deployment, store=roles.store, admission=LimitPerClient())
     answers = [limited.take([roles.report()], ["a"]) for _ in range(2)]
     assert [words(answer) for answer in answers] == [[None], ["spent"]]
     page = (Path(__file__).parents[2] / "docs" / "field.md").read_text()
@@ -241,13 +241,13 @@ def test_custom_admission_is_followed() -> None:
 
 def test_questions_are_limited_per_client(where: str) -> None:
     store = open_store(where)
-    server = served(made_questions(), store=store, admission=LimitPerClient(reports=2))
+    server = served(build_question_deployment(), store=store, admission=LimitPerClient(reports=2))
     with pytest.raises(RejectedError, match="not admitted") as refused:
         server.ask(1)
     assert refused.value.word == "client"
     first, _ = server.ask(5, client="a")
     assert words(server.take([answer(server, first)])) == [None]
-    again = Asker(made_questions(), store=store, admission=LimitPerClient(reports=2))
+    again = Asker(build_question_deployment(), store=store, admission=LimitPerClient(reports=2))
     with pytest.raises(RejectedError, match="its limit of 2") as refused:
         again.ask(1, client="a")
     assert refused.value.word == "spent"
@@ -272,7 +272,7 @@ def test_a_task_that_strangers_used_up_begins_again(trust: str, tmp_path: Path) 
     status = roles.aggregator.status()
     assert (status.state, status.label) == ("running", 0)
     roles.learner.restart()
-    empty = Learner(roles.made).model
+    empty = Learner(roles.deployment).model
     assert roles.learner.model.arrays == empty.arrays
     assert roles.learner.model.version > spoiled.version
     old = len(roles.aggregator.releases())
@@ -283,14 +283,14 @@ def test_a_task_that_strangers_used_up_begins_again(trust: str, tmp_path: Path) 
     assert status.epoch not in {release.epoch for release in totals[:old]}
     assert {release.epoch for release in totals[old:]} == {status.epoch}
     assert [release.cohort for release in totals[old:]] == list(range(roles.task.cohorts))
-    again = Learner(roles.made)
+    again = Learner(roles.deployment)
     again.follow(roles.aggregator.releases())
     assert again.model.arrays == roles.learner.model.arrays
     books = verify(roles.aggregator.chain()).books
     assert [epoch.cohort for epoch in books.epochs] == [0, 0]
     assert {receipt.cohort.first // 60 for receipt in books.receipts} == {0, 1}
     assert books.spent().epsilon <= 1.0
-    Aggregator(roles.made, store=roles.store, witness=FileWitness(tmp_path / "witness"))
+    Aggregator(roles.deployment, store=roles.store, witness=FileWitness(tmp_path / "witness"))
     assert roles.aggregator.close().epsilon <= 1.0
     assert verify(roles.aggregator.chain()).review.kept
 
@@ -321,10 +321,10 @@ def test_a_fenced_store_that_is_used_up_begins_again(tmp_path: Path) -> None:
     flooded(roles.aggregator)
     witness.swap(roles.task.id, witness.read(roles.task.id), bytes(32))
     with pytest.raises(FencedError):
-        Aggregator(roles.made, store=roles.store, witness=witness)
+        Aggregator(roles.deployment, store=roles.store, witness=witness)
     with pytest.raises(CapacityExceededError):
-        Aggregator(roles.made, store=roles.store, witness=witness, renew=True)
-    again = Aggregator(roles.made, store=roles.store, witness=witness, restart=True)
+        Aggregator(roles.deployment, store=roles.store, witness=witness, renew=True)
+    again = Aggregator(roles.deployment, store=roles.store, witness=witness, restart=True)
     assert again.status().label == 0
 
 
@@ -367,13 +367,13 @@ def test_a_population_that_begins_again_forgets_its_phases() -> None:
     assert roles.learner.releases == 3
     roles.aggregator.renew(restart=True)
     roles.learner.restart()
-    fresh = PopulationLearner(roles.made, roles.learner._features)
+    fresh = PopulationLearner(roles.deployment, roles.learner._features)
     assert (roles.learner.phase, roles.learner.users) == (0, 0)
     assert roles.learner.model.arrays == fresh.model.arrays
-    for _ in range(roles.made.by_phases.groups):
+    for _ in range(roles.deployment.by_phases.groups):
         roles.group()
     assert roles.learner.phase == 1
-    again = PopulationLearner(roles.made, roles.learner._features)
+    again = PopulationLearner(roles.deployment, roles.learner._features)
     again.follow(roles.aggregator.releases())
     assert again.model.arrays == roles.learner.model.arrays
     assert verify(roles.aggregator.chain()).review.kept
@@ -390,13 +390,13 @@ def test_restarted_learner_rejects_later_cohort() -> None:
 def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
     """Open questions follow from answers that are thrown away: nobody may answer them."""
     store = open_store(tmp_path / "q.db")
-    server, other = (Asker(made_questions(horizon=6), store=store) for _ in range(2))
+    server, other = (Asker(build_question_deployment(horizon=6), store=store) for _ in range(2))
     for question in server.ask(4):
         assert server.take([answer(server, question)]) == (None,)
     (left,) = server.ask(1)
     stale = answer(server, left)
     assert len(other.releases()) == 4
-    empty = Asker(made_questions(horizon=6), store=open_store(":memory:")).state
+    empty = Asker(build_question_deployment(horizon=6), store=open_store(":memory:")).state
     server.renew(restart=True)
     for asker in (server, other):
         assert not asker.stopped
@@ -409,6 +409,6 @@ def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
     assert other.stopped
     assert len(server.releases()) == 10
     assert verify(server.chain()).books.spent().epsilon == pytest.approx(1.0)
-    again = Asker(made_questions(horizon=6), store=store)
+    again = Asker(build_question_deployment(horizon=6), store=store)
     assert np.array_equal(again.recommendation, server.recommendation)
     store.close()

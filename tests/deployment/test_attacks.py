@@ -21,8 +21,8 @@ from tests.deployment.field import (
     TRUSTS,
     Field,
     bandit,
+    build_deployment,
     field,
-    made,
     read,
     reopened,
     witness_of,
@@ -32,7 +32,7 @@ from kerchief.core.errors import BudgetExceededError, CodecError, InvalidValueEr
 from kerchief.deployment.aggregator import Aggregator
 from kerchief.deployment.audit_log import AuditLog
 from kerchief.deployment.bandit import Bandit
-from kerchief.deployment.deployment import deployed
+from kerchief.deployment.deployment import read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
 from kerchief.deployment.release_batch import ReleaseBatch
@@ -42,7 +42,7 @@ from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Budget, Device, Pending
 from kerchief_device.randomize import randomize
 from kerchief_protocol.canonical import write
-from kerchief_protocol.chain import Line, export, follow, imported
+from kerchief_protocol.chain import Line, check_chain, read_chain, write_chain
 from kerchief_protocol.errors import FencedError, RejectedError
 from kerchief_protocol.model import Numbers
 from kerchief_protocol.noise import Statistic
@@ -141,7 +141,7 @@ def test_every_cohort_has_the_coins_of_its_honest_part(policy: str) -> None:
 
 
 def test_a_task_with_too_few_coins_is_no_task() -> None:
-    task = made("shuffle").task
+    task = build_deployment("shuffle").task
     noise: Any = task.noise[0]
     fewer = dataclasses.replace(noise, coins=tuple(coins - 1 for coins in noise.coins))
     with pytest.raises(InvalidValueError, match="coins"):
@@ -201,7 +201,7 @@ def test_late_reports_leave_a_place_in_every_later_cohort() -> None:
         one.follow()
         assert set(words(one.aggregator.take([one.report() for _ in range(more)]))) == {None}
     assert [total.users for total in one.totals()] == list(one.task.needs)
-    AuditLog.of(one.aggregator.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.deployment)
 
 
 def test_a_late_report_looks_at_few_cohorts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,10 +257,10 @@ def test_report_ids_are_kept_only_while_a_replay_is_possible(trust: str) -> None
     again = dataclasses.replace(moved, label=label, numbers=numbers)
     assert words(aggregator.take([report, again.write(one.task)])) == ["epoch", None]
     with one.store.read(one.task.id) as at:
-        assert sum(at.seen().values()) == FIRST + 1
+        assert sum(at.count_report_ids().values()) == FIRST + 1
     aggregator.close()
     with one.store.read(one.task.id) as at:
-        assert at.seen() == {}
+        assert at.count_report_ids() == {}
 
 
 def test_the_end_of_a_task_forgets_exact_totals() -> None:
@@ -325,7 +325,7 @@ def test_sixteen_threads_get_one_noise_for_one_payment(trust: str, tmp_path: Pat
     with one.store.read(one.task.id) as at:
         waiting = sum(at.counts().values())
     assert kept == sum(r.users for r in totals) + waiting
-    AuditLog.of(one.aggregator.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.deployment)
 
 
 @LATE
@@ -414,7 +414,7 @@ def test_noise_state_that_disagrees_with_releases_is_fenced(moved: int) -> None:
     one.serve(2)
     one.aggregator.renew()
     one.serve(3)
-    with one.store.transaction(one.made.task.id) as at:
+    with one.store.transaction(one.deployment.task.id) as at:
         kept = at.secret() or b""
         number = int.from_bytes(kept[:8], "little")
         at.hide((number + moved).to_bytes(8, "little") + kept[8:])
@@ -423,7 +423,7 @@ def test_noise_state_that_disagrees_with_releases_is_fenced(moved: int) -> None:
         FencedError, match=f"stands after {3 + moved} releases of its epoch, and 3 were"
     ):
         field("joint", store=one.store)
-    Aggregator(one.made, store=one.store, renew=True)
+    Aggregator(one.deployment, store=one.store, renew=True)
     assert len(field("joint", store=one.store).totals()) == 5
 
 
@@ -463,10 +463,10 @@ def test_store_that_disagrees_with_its_chain_is_fenced(trust: str, ended: bool) 
         with one.store.transaction(one.task.id) as at:
             at.change(dataclasses.replace(row, **change))
         with pytest.raises(FencedError, match="not those of its chain"):
-            Aggregator(one.made, store=one.store)
+            Aggregator(one.deployment, store=one.store)
     with one.store.transaction(one.task.id) as at:
         at.change(row)
-    Aggregator(one.made, store=one.store)
+    Aggregator(one.deployment, store=one.store)
 
 
 @pytest.mark.parametrize("trust", ["central", "shuffle"])
@@ -480,7 +480,7 @@ def test_cohort_with_miscounted_reports_is_not_released(trust: str, lost: int) -
     with pytest.raises(FencedError, match=f"cohort 0 has {FIRST - lost} reports"):
         one.aggregator.take([one.report() for _ in range(3)])
     assert one.totals() == []
-    Aggregator(one.made, store=store, renew=True)
+    Aggregator(one.deployment, store=store, renew=True)
     one.serve(FIRST)
     assert [release.users for release in one.totals()] == [FIRST]
 
@@ -494,11 +494,11 @@ def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) 
     assert words(one.aggregator.take([old])) == ["epoch"]
     one.serve(10)
     books = AuditLog.of(one.aggregator.chain())
-    books.check(one.made)
+    books.check(one.deployment)
     assert [r.cohort.first for r in books.receipts] == [0, 100]
     assert books.spent().epsilon <= 1.0
     assert one.learner.users == 20
-    again = Learner(one.made)
+    again = Learner(one.deployment)
     again.follow(one.aggregator.releases())
     assert again.model.arrays == one.learner.model.arrays
 
@@ -591,7 +591,7 @@ def test_a_learner_takes_no_reports() -> None:
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_noise_that_was_not_paid_for_is_not_drawn(trust: str) -> None:
     """A task whose noise was made smaller, and whose name was computed anew, is refused."""
-    one = made(trust)
+    one = build_deployment(trust)
     noise = one.task.noise[0]
     for name in ("scale", "units", "grid_bits"):
         if not hasattr(noise, name):
@@ -602,7 +602,7 @@ def test_noise_that_was_not_paid_for_is_not_drawn(trust: str) -> None:
         )
         assert data != one.task.data
         with pytest.raises((FencedError, InvalidValueError)):
-            deployed(Task.read(data))
+            read_deployment(Task.read(data))
 
 
 def test_a_chain_without_its_charges_opens_nothing(tmp_path: Path) -> None:
@@ -630,17 +630,17 @@ def test_chain_without_one_line_fails_or_has_another_head() -> None:
     one = field("joint")
     one.serve(4)
     lines = one.aggregator.chain()
-    head = follow(lines)
-    assert imported(export(lines)) == lines
-    assert follow(lines[:-1]) != head
+    head = check_chain(lines)
+    assert read_chain(write_chain(lines)) == lines
+    assert check_chain(lines[:-1]) != head
     for number in range(1, len(lines) - 1):
         with pytest.raises(FencedError):
-            follow(lines[:number] + lines[number + 1 :])
-    text = export(lines)
+            check_chain(lines[:number] + lines[number + 1 :])
+    text = write_chain(lines)
     with pytest.raises(FencedError):
-        follow(imported(text.replace(b'release\\":0', b'release\\":1', 1)))
+        check_chain(read_chain(text.replace(b'release\\":0', b'release\\":1', 1)))
     with pytest.raises(CodecError):
-        imported(text + b"{}")
+        read_chain(text + b"{}")
 
 
 # 10. Strangers.
@@ -701,10 +701,10 @@ def forged(lines: Any, kind: str, content: Any, *, before_end: bool = False) -> 
     said = [(line.kind, line.content) for line in lines]
     said.insert(len(said) - 1 if before_end else len(said), (kind, content))
     first = Line(number=0, kind=said[0][0], prev=bytes(32), body=write(said[0][1]))
-    made = [first]
+    linked = [first]
     for kind, content in said[1:]:
-        made.append(made[-1].next(kind, content))
-    return tuple(made)
+        linked.append(linked[-1].next(kind, content))
+    return tuple(linked)
 
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle", "local"])
@@ -757,7 +757,7 @@ def test_users_of_an_epoch_that_was_lost_stay_charged(trust: str, tmp_path: Path
     one = field(trust, store=SQLiteStore(path), witness=witness)
     one.serve(50)
     again = Aggregator(
-        one.made, store=SQLiteStore(tmp_path / "old.db"), witness=witness, renew=True
+        one.deployment, store=SQLiteStore(tmp_path / "old.db"), witness=witness, renew=True
     )
     assert again.close().epsilon > 0.9
     assert verify(again.chain()).review.spent.epsilon > 0.9
@@ -815,7 +815,7 @@ def test_a_store_that_has_a_witness_is_not_opened_without(tmp_path: Path) -> Non
 def test_a_changed_task_in_the_folder_is_noticed(tmp_path: Path) -> None:
     with bandit("joint", path=tmp_path / "b") as one:
         one.reward(one.decide(ARMS).id, 0.5)
-    other = made("joint", horizon=100).task.data
+    other = build_deployment("joint", horizon=100).task.data
     base = sqlite3.connect(tmp_path / "b" / "aggregator.db")
     base.execute("UPDATE tasks SET config = ?", (other,))
     base.commit()
@@ -852,7 +852,7 @@ def test_a_budget_sees_reports_of_a_device_that_had_none(tmp_path: Path) -> None
 @pytest.mark.parametrize("wrong", [-np.inf, np.nan])
 @pytest.mark.parametrize("policy", ["glm-greedy", "elimination"])
 def test_no_model_makes_library_code_play_masked_arms(policy: str, wrong: float) -> None:
-    task = made("local", policy=policy)
+    task = build_deployment("local", policy=policy)
     model = Learner(task).model
     arrays = {
         name: Numbers.of(np.full(one.shape, wrong, one.dtype)) if "f" in one.dtype else one

@@ -150,7 +150,7 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
     "before the report is made": (Device, "report", False),
     "before the report is sent": (Aggregator, "take", False),
     "before the device knows": (Aggregator, "take", True),
-    "before the learner knows": (Device, "arrived", True),
+    "before the learner knows": (Device, "confirm", True),
 }
 
 
@@ -158,7 +158,7 @@ def counted(bandit: Bandit) -> int:
     """How many reports the aggregator has taken, each of them once."""
     AuditLog.of(bandit._aggregator.chain()).check(bandit._deployment)
     with bandit._store.read(bandit.task.id) as at:
-        waiting, seen = sum(at.counts().values()), sum(at.seen().values())
+        waiting, seen = sum(at.counts().values()), sum(at.count_report_ids().values())
     assert bandit.users + waiting == seen
     return seen
 

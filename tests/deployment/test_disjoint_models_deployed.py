@@ -12,7 +12,7 @@ from tests.deployment.field import promise
 
 from kerchief import Bandit, Problem
 from kerchief.core.errors import InvalidValueError
-from kerchief.deployment.deployment import deploy, deployed
+from kerchief.deployment.deployment import deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
 from kerchief.policies.disjoint_models import DisjointSampling
@@ -78,18 +78,18 @@ def test_device_recomputes_guarantee_of_disjoint_task(trust: str) -> None:
 
 
 def test_a_task_says_whether_arms_have_models_of_their_own() -> None:
-    made = deploy(policy="best", problem=FACTS, guarantee=promise("central"))
-    assert made.task.problem["own"] == 3
-    assert deployed(Task.read(made.task.data)).problem == FACTS
+    deployment = deploy(policy="best", problem=FACTS, guarantee=promise("central"))
+    assert deployment.task.problem["own"] == 3
+    assert read_deployment(Task.read(deployment.task.data)).problem == FACTS
     shared = dataclasses.replace(FACTS, own=0)
-    made = deploy(policy="best", problem=shared, guarantee=promise("central"))
-    assert made.task.problem["own"] == 0
-    assert deployed(Task.read(made.task.data)).problem == shared
+    deployment = deploy(policy="best", problem=shared, guarantee=promise("central"))
+    assert deployment.task.problem["own"] == 0
+    assert read_deployment(Task.read(deployment.task.data)).problem == shared
 
 
 def test_device_follows_program_when_task_hides_disjoint_models() -> None:
-    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
-    task = dataclasses.replace(made.task, problem={**made.task.problem, "own": 0})
+    deployment = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
+    task = dataclasses.replace(deployment.task, problem={**deployment.task.problem, "own": 0})
     bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
     device = Device(task)
     choice = device.decide(dataclasses.replace(bandit._learner.model, task=task.id), USER)
@@ -99,19 +99,19 @@ def test_device_follows_program_when_task_hides_disjoint_models() -> None:
 
 
 def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
-    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
+    deployment = deploy(policy="best", problem=FACTS, guarantee=promise("none"), window_s=0)
     bandit = Bandit(problem=FACTS, guarantee=promise("none"), window_s=0)
-    model = dataclasses.replace(bandit._learner.model, task=made.task.id)
-    device = Device(made.task, pending=Pending(tmp_path / "device.db"))
+    model = dataclasses.replace(bandit._learner.model, task=deployment.task.id)
+    device = Device(deployment.task, pending=Pending(tmp_path / "device.db"))
     allowed = [False, False, True, False]
     choice = device.decide(model, USER, allowed)
-    again = Device(made.task, pending=Pending(tmp_path / "device.db"))
+    again = Device(deployment.task, pending=Pending(tmp_path / "device.db"))
     again.reward(choice.id, 1.0)
     seen: list[Any] = []
     statistics = again._code.statistics
     again._code.statistics = lambda *given: seen.append(statistics(*given)) or seen[-1]  # type: ignore[method-assign, func-returns-value]
-    again.report(choice.id, Status(task=made.task.id, state="running", epoch=0, label=0))
-    program = made.task.program
+    again.report(choice.id, Status(task=deployment.task.id, state="running", epoch=0, label=0))
+    program = deployment.task.program
     assert isinstance(program, DisjointModels)
     assert choice.arm == 2
     np.testing.assert_array_equal(seen[0][0], encode(program, USER[2], 2, 1.0))
@@ -127,12 +127,12 @@ def test_arm_names_are_rejected_for_disjoint_models() -> None:
 @pytest.mark.parametrize("public", [False, True])
 def test_disjoint_statistics_match_in_library_and_light_device(public: bool) -> None:
     policy = DisjointSampling.of(FACTS, public=USER) if public else "own-models"
-    made = deploy(policy=policy, problem=FACTS, guarantee=promise("none"))
-    model = Learner(made).model
-    program = made.task.program
+    deployment = deploy(policy=policy, problem=FACTS, guarantee=promise("none"))
+    model = Learner(deployment).model
+    program = deployment.task.program
     assert isinstance(program, DisjointModels)
     given = np.array([0.3, -0.4, 0.5, 3.0])
-    (found,) = LibraryCode(made).statistics(model, given, 1.0)
+    (found,) = LibraryCode(deployment).statistics(model, given, 1.0)
     np.testing.assert_allclose(found, encode(program, given[:3], 3, 1.0), rtol=1e-14)
 
 

@@ -180,11 +180,13 @@ def test_no_clock_decides_what_is_due_without_a_window(moments: tuple[float, ...
 
 @pytest.mark.parametrize("window_s", [0, 60])
 def test_the_order_of_due_reports_ignores_rewards(window_s: int, tmp_path: Path) -> None:
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=window_s)
+    deployment = deploy(
+        policy="linucb", problem=FACTS, guarantee=promise("joint"), window_s=window_s
+    )
     model = field("joint").learner.model
-    model = dataclasses.replace(model, task=made.task.id)
+    model = dataclasses.replace(model, task=deployment.task.id)
     for pending in (Pending(), Pending(tmp_path / "device.db")):
-        device = Device(made.task, pending=pending)
+        device = Device(deployment.task, pending=pending)
         ids = [device.decide(model, ARMS).id for _ in range(20)]
         before = device.due(time.time() + 61)
         for id in ids[::3]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.deployment.field import made
+from tests.deployment.field import build_deployment
 from tests.deployment.interleavings import tiny
 
 from kerchief.deployment.aggregator import Aggregator
@@ -89,7 +89,14 @@ def reports(aggregator: Aggregator, count: int, first: int = 0) -> list[bytes]:
 def kept(store: Store, task: bytes) -> tuple[Any, ...]:
     """All that a store holds of a task."""
     with store.read(task) as at:
-        return at.row(), at.lines(), at.releases(0, 999), at.secret(), at.seen(), at.counts()
+        return (
+            at.row(),
+            at.lines(),
+            at.releases(0, 999),
+            at.secret(),
+            at.count_report_ids(),
+            at.counts(),
+        )
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
@@ -97,7 +104,7 @@ def kept(store: Store, task: bytes) -> tuple[Any, ...]:
 def test_group_leaves_the_same_state_as_single_reports(
     trust: str, groups: int, opened: Callable[[], Store]
 ) -> None:
-    one = made("joint", horizon=100) if trust == "joint" else tiny(trust)
+    one = build_deployment("joint", horizon=100) if trust == "joint" else tiny(trust)
     like = begun(one)
     sent = reports(like, GROUP if trust == "joint" else 3)
     # Some come twice, one is none, and in the end there are too many.
@@ -124,7 +131,7 @@ def test_group_leaves_the_same_state_as_single_reports(
 def test_group_releases_exact_totals_with_fresh_noise(
     opened: Callable[[], Store],
 ) -> None:
-    one, store = made("joint", horizon=100), opened()
+    one, store = build_deployment("joint", horizon=100), opened()
     aggregator = Aggregator(one, store=store)
     sent = reports(aggregator, GROUP)
     assert aggregator.take(sent) == (None,) * GROUP
@@ -160,7 +167,7 @@ class Failing:
 def test_failed_group_leaves_no_trace_and_never_reuses_noise(
     step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, store, dealer = made("joint", horizon=100), opened(), Dealer()
+    one, store, dealer = build_deployment("joint", horizon=100), opened(), Dealer()
     aggregator = Aggregator(one, store=store, pool=dealer)
     sent = reports(aggregator, GROUP)
     aggregator.take(sent[:3])
@@ -187,7 +194,7 @@ def test_failed_group_leaves_no_trace_and_never_reuses_noise(
 
 
 def test_noise_with_repeated_bytes_depends_on_all_group_totals() -> None:
-    one = made("joint", horizon=100)
+    one = build_deployment("joint", horizon=100)
 
     def noise(sent: Sequence[bytes]) -> NDArray[np.int64]:
         aggregator = begun(one)

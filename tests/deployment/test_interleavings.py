@@ -14,7 +14,7 @@ from tests.deployment.interleavings import Bound, Broken, Search
 from kerchief.core.errors import CapacityExceededError
 from kerchief.deployment import aggregator as aggregators
 from kerchief.deployment.aggregator import Aggregator
-from kerchief.deployment.audit_log import AuditLog, charged
+from kerchief.deployment.audit_log import AuditLog, charge_epoch
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_protocol.errors import FencedError, RejectedError
@@ -67,7 +67,7 @@ class Planted:
 class Forgetful(Planted):
     """Remembers no report."""
 
-    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
+    def add_report_ids(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         pass
 
 
@@ -81,8 +81,8 @@ class Careless(Planted):
 class Redrawing(Aggregator):
     """Adds noise when it serves, and so anew after every start."""
 
-    def releases(self, first: int = 0, most: int = 1000) -> tuple[bytes, ...]:
-        found = [Release.read(one) for one in super().releases(first, most)]
+    def releases(self, first: int = 0, limit: int = 1000) -> tuple[bytes, ...]:
+        found = [Release.read(one) for one in super().releases(first, limit)]
         noise = self._source(1)[0] * 2**20
         return tuple(dataclasses.replace(one, total=one.total + noise).write() for one in found)
 
@@ -97,11 +97,11 @@ class Hasty(Aggregator):
 class Impatient(Aggregator):
     """Releases a cohort when all but one are there."""
 
-    def _taken(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
+    def _take_reports(self, at: Any, row: Any, read: Any, clients: Any) -> Any:
         task, short = self.task, dataclasses.replace(self.task, needs=(1, 1))
         self.task = short
         try:
-            return super()._taken(at, row, read, clients)
+            return super()._take_reports(at, row, read, clients)
         finally:
             self.task = task
 
@@ -177,7 +177,11 @@ def test_epochs_that_are_numbered_in_turn_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_epoch_that_was_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregators, "charged", lambda made, n: charged(made, n) if n == 0 else [])
+    monkeypatch.setattr(
+        aggregators,
+        "charge_epoch",
+        lambda deployment, epoch: charge_epoch(deployment, epoch) if epoch == 0 else [],
+    )
     with pytest.raises(Broken, match="charges are on the chain"):
         Search("central").run(COPIES)
 
@@ -215,7 +219,7 @@ def test_new_epoch_does_not_reveal_release_of_another_copy(
     for renew in (
         twin.aggregator.renew,
         lambda: Aggregator(
-            twin.made, store=twin.store, witness=FileWitness(tmp_path / "witness"), renew=True
+            twin.deployment, store=twin.store, witness=FileWitness(tmp_path / "witness"), renew=True
         ),
     ):
         with pytest.raises(FencedError, match="nobody may see"):
@@ -241,12 +245,12 @@ def test_a_store_that_was_rolled_back_goes_on_in_a_new_epoch(trust: str, tmp_pat
     first.aggregator.take(reports)
     witness = FileWitness(tmp_path / "witness")
     with pytest.raises(FencedError, match="rolled back"):
-        Aggregator(twin.made, store=twin.store, witness=witness)
-    again = Aggregator(twin.made, store=twin.store, witness=witness, renew=True)
+        Aggregator(twin.deployment, store=twin.store, witness=witness)
+    again = Aggregator(twin.deployment, store=twin.store, witness=witness, renew=True)
     assert {one.word for one in again.take(reports) if one} == {"epoch"}
     new = dataclasses.replace(twin, aggregator=again)
     new.serve(50)
-    AuditLog.of(again.chain()).check(again.made)
+    AuditLog.of(again.chain()).check(again.deployment)
     assert sum(one.users for one in new.totals()) == 50
     with pytest.raises(FencedError):
         first.aggregator.take([first.report() for _ in range(50)])
@@ -264,7 +268,7 @@ def test_the_bill_is_for_the_epochs_that_released_something(trust: str) -> None:
     # Of earlier epochs another copy may have released everything: they stay charged.
     assert {place for place in used if place >= horizon} == {horizon}
     assert len(used) == 1 + sum(r.cohort.first < horizon for r in books.receipts)
-    books.check(one.made)
+    books.check(one.deployment)
     assert one.aggregator.spent().epsilon > 0.9
 
 
@@ -273,7 +277,7 @@ def test_a_task_that_is_over_begins_no_epoch() -> None:
     one.aggregator.close()
     with pytest.raises(CapacityExceededError):
         one.aggregator.renew()
-    AuditLog.of(one.aggregator.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.deployment)
 
 
 def test_a_learner_notices_that_releases_were_rolled_back(tmp_path: Path) -> None:
@@ -282,7 +286,7 @@ def test_a_learner_notices_that_releases_were_rolled_back(tmp_path: Path) -> Non
     learner = first.learner
     learner.follow(first.aggregator.releases())
     witness = FileWitness(tmp_path / "witness")
-    again = Aggregator(twin.made, store=twin.store, witness=witness, renew=True)
+    again = Aggregator(twin.deployment, store=twin.store, witness=witness, renew=True)
     dataclasses.replace(twin, aggregator=again).serve(5)
     with pytest.raises(FencedError):
         learner.follow(again.releases(learner.releases))

@@ -42,16 +42,19 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
     trust: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rarely = {"patience": 1.0}
-    made = deploy(
+    deployment = deploy(
         policy="linucb", problem=FACTS, guarantee=promise(trust), numbers=rarely, window_s=0
     )
     store = MemoryStore()
     one = Field(
-        made=made, store=store, aggregator=Aggregator(made, store=store), learner=Learner(made)
+        deployment=deployment,
+        store=store,
+        aggregator=Aggregator(deployment, store=store),
+        learner=Learner(deployment),
     )
     one.serve(40)
     monkeypatch.setattr(home, "_AT_ONCE", at_once)
-    again, versions = Learner(made), []
+    again, versions = Learner(deployment), []
     for payload in one.aggregator.releases():
         again.follow([payload])
         versions.append(again.model.round)
@@ -69,9 +72,9 @@ def test_running_variance_matches_each_total_by_itself(mechanism: str) -> None:
     horizon = 3000 if mechanism == "doubling" else 600
     facts = dataclasses.replace(FACTS, horizon=horizon)
     common: Any = {"problem": facts, "guarantee": promise("joint"), "window_s": 0}
-    made = deploy(policy="linucb", mechanism=mechanism, **common)
-    privatizer: Any = made.privatizers["moments"]
-    (desk,) = build_statistics(made)
+    deployment = deploy(policy="linucb", mechanism=mechanism, **common)
+    privatizer: Any = deployment.privatizers["moments"]
+    (statistic,) = build_statistics(deployment)
     for releases in (1, 2, 255, 256, 257, horizon - 1, horizon, 3):
         alone = float(privatizer.noise.std_at(np.array([releases]))[0])
-        assert desk.running_variance(releases) == pytest.approx(alone**2, rel=1e-12)
+        assert statistic.running_variance(releases) == pytest.approx(alone**2, rel=1e-12)

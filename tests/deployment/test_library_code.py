@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from tests.deployment.field import made, promise
+from tests.deployment.field import build_deployment, promise
 
 from kerchief.core.contracts import Arms
 from kerchief.core.errors import KerchiefError
@@ -33,7 +33,7 @@ def _deployable(policy: str) -> Deployment | None:
     entry = POLICIES[policy]
     for trust in entry.trusts if Problem in entry.problems else ():
         try:
-            deployment = made(str(trust), policy=policy)
+            deployment = build_deployment(str(trust), policy=policy)
         except KerchiefError:
             continue
         if trust != "none" and isinstance(deployment.task.program, Library):

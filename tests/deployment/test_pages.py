@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.deployment.field import Field, field
 from tests.deployment.test_admission import strangers, words
-from tests.deployment.test_questions import made as made_questions
+from tests.deployment.test_questions import build_deployment as build_question_deployment
 from tests.deployment.test_questions import served
 
 from kerchief.core.errors import InvalidValueError
@@ -22,7 +22,7 @@ from kerchief.deployment.aggregator import Aggregator
 from kerchief.stores import FileWitness
 from kerchief.stores.sql import SQLReader, SQLTransaction
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_protocol.chain import follow
+from kerchief_protocol.chain import check_chain
 from kerchief_protocol.errors import FencedError
 
 PAGE = 16
@@ -66,7 +66,7 @@ def test_a_start_reads_one_page_in_its_exclusive_transaction(
     roles = long()
     length, _ = roles.aggregator.head()
     rows.clear()
-    Aggregator(roles.made, store=roles.store)
+    Aggregator(roles.deployment, store=roles.store)
     assert rows["exclusive"] < PAGE
     assert rows["reading"] >= length
     assert rows["largest"] == PAGE
@@ -88,7 +88,7 @@ def test_start_reads_reports_that_arrive_meanwhile(
         return real(store, task)
 
     monkeypatch.setattr(SQLiteStore, "transaction", transaction)
-    again = Aggregator(roles.made, store=roles.store)
+    again = Aggregator(roles.deployment, store=roles.store)
     assert left == [0]
     assert len(again.releases()) == RELEASES + 20 + 21 + 22
     assert again.spent() == roles.aggregator.spent()
@@ -101,7 +101,7 @@ def test_a_start_finds_a_changed_row_on_every_page(row: int, rows: Counter[str])
     store._writer.execute("DROP TRIGGER releases_update")
     store._writer.execute("UPDATE releases SET payload = x'00' WHERE number = ?", (row,))
     with pytest.raises(FencedError, match=f"release {row} is not the one"):
-        Aggregator(roles.made, store=roles.store)
+        Aggregator(roles.deployment, store=roles.store)
     assert rows["largest"] == PAGE
 
 
@@ -113,7 +113,7 @@ def test_the_chain_is_served_in_pages() -> None:
     length, head = roles.aggregator.head()
     lines = [line for first in range(0, length, 7) for line in roles.aggregator.chain(first, 7)]
     assert lines == list(roles.aggregator.chain())
-    assert (len(lines), follow(lines)) == (length, head)
+    assert (len(lines), check_chain(lines)) == (length, head)
     assert roles.aggregator.chain(length) == ()
     assert len(roles.aggregator.chain(0, 1)) == 1
 
@@ -145,10 +145,10 @@ def test_the_bill_of_a_chain_that_went_back_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [2**70, -1, 2**63, 0.5, "0", None, True])
 def test_invalid_page_range_is_rejected(first: Any) -> None:
-    for server in (field("local").aggregator, served(made_questions())):
+    for server in (field("local").aggregator, served(build_question_deployment())):
         for call in (server.releases, server.chain):
             for page in ((first, 5), (0, first), (0, 0), (0, 10_001)):
-                with pytest.raises(InvalidValueError, match=r"first|most"):
+                with pytest.raises(InvalidValueError, match=r"first|limit"):
                     call(*page)
 
 
@@ -160,7 +160,7 @@ def test_a_race_at_the_witness_reads_the_last_lines_alone(
 ) -> None:
     witness = FileWitness(tmp_path / "witness")
     roles = long(tmp_path / "m.db", witness=witness)
-    other = Aggregator(roles.made, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
+    other = Aggregator(roles.deployment, store=SQLiteStore(tmp_path / "m.db"), witness=witness)
     with roles.store.read(roles.task.id) as at:
         row = at.row()
     assert row is not None
@@ -182,7 +182,7 @@ def test_a_copy_that_was_rolled_back_reads_the_last_lines_alone(
     witness = FileWitness(tmp_path / "witness")
     roles = long(tmp_path / "m.db", witness=witness)
     roles.store.copy_to(tmp_path / "copy.db")  # type: ignore[attr-defined]
-    copy = Aggregator(roles.made, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
+    copy = Aggregator(roles.deployment, store=SQLiteStore(tmp_path / "copy.db"), witness=witness)
     roles.aggregator.take(strangers(roles.aggregator, 1))
     reports = strangers(copy, 1)
     rows.clear()
@@ -246,7 +246,7 @@ def test_a_refused_report_writes_nothing(trust: str, tmp_path: Path) -> None:
 
 def test_a_refused_answer_writes_nothing(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "q.db")
-    server = served(made_questions(), store=store)
+    server = served(build_question_deployment(), store=store)
     (report,) = strangers(server, 1)
     answers: list[Any] = []
     assert writes(store, lambda: answers.append(server.take([report]))) == []
@@ -280,7 +280,7 @@ def test_late_reports_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("report", [None, 3, "text", 1.5, [], object()])
 def test_malformed_report_is_rejected(report: Any) -> None:
-    for aggregator in (field("local").aggregator, served(made_questions())):
+    for aggregator in (field("local").aggregator, served(build_question_deployment())):
         assert words(aggregator.take([report])) == ["malformed"]
 
 

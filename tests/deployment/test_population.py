@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.deployment.field import made, promise
+from tests.deployment.field import build_deployment, promise
 
 from kerchief.core.contracts import Release as Total
 from kerchief.core.errors import InvalidValueError, KerchiefError
@@ -27,7 +27,7 @@ from kerchief.deployment.aggregator import Aggregator
 from kerchief.deployment.audit_log import AuditLog
 from kerchief.deployment.bandit import Bandit
 from kerchief.deployment.deployed_statistic import build_statistics
-from kerchief.deployment.deployment import Deployment, deploy, deployed
+from kerchief.deployment.deployment import Deployment, deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.population import PopulationLearner
 from kerchief.deployment.verify import verify
@@ -81,15 +81,15 @@ def task_for(
 class Town:
     """All roles of one task around one store, and clients who come one after another."""
 
-    made: Deployment
+    deployment: Deployment
     store: Store
     source: Randomness
     seed: int = 0
     clients: int = 0
 
     def __post_init__(self) -> None:
-        self.aggregator = Aggregator(self.made, store=self.store, source=self.source)
-        self.learner = PopulationLearner(self.made, ACTIONS)
+        self.aggregator = Aggregator(self.deployment, store=self.store, source=self.source)
+        self.learner = PopulationLearner(self.deployment, ACTIONS)
         self.follow()
 
     def follow(self) -> None:
@@ -99,7 +99,7 @@ class Town:
         )
 
     def device(self) -> Device:
-        return Device(self.made.task, source=self.source)
+        return Device(self.deployment.task, source=self.source)
 
     def joined(self, device: Device) -> tuple[Place, NDArray[np.float64]]:
         """A place, and what its client saw: in the simulation the client of this number did."""
@@ -118,14 +118,14 @@ class Town:
     def group(self) -> None:
         """Let the clients of one group come."""
         label = self.aggregator.status().label
-        reports = [self.report() for _ in range(self.made.task.need(label))]
+        reports = [self.report() for _ in range(self.deployment.task.need(label))]
         assert set(self.aggregator.take(reports)) == {None}
         self.follow()
 
     def phases(self) -> Iterator[int]:
         while not self.learner.done:
             phase = self.learner.phase
-            for _ in range(self.made.by_phases.groups):
+            for _ in range(self.deployment.by_phases.groups):
                 self.group()
             yield phase
 
@@ -149,7 +149,7 @@ def town(
 ) -> Town:
     source = random.Random(f"{policy} {trust} {salt}").randbytes
     kept = store or SQLiteStore.memory()
-    return Town(made=task_for(policy, trust, **more), store=kept, source=source, seed=seed)
+    return Town(deployment=task_for(policy, trust, **more), store=kept, source=source, seed=seed)
 
 
 def words(answers: tuple[RejectedError | None, ...]) -> list[str | None]:
@@ -163,13 +163,13 @@ def words(answers: tuple[RejectedError | None, ...]) -> list[str | None]:
 def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None:
     """Client by client the same rewards: after every phase the same state, and the same end."""
     one = town(policy, "none", seed=7)
-    acting = one.made.by_phases
+    acting = one.deployment.by_phases
     guard = Protection(guarantee=promised("none"))
     idealized = protect(acting, guard, horizon=FACTS_PHASED.horizon)
     scene = PhaseScene.of(acting, idealized, WORLD, seed=7)
     carry = begin(scene, jnp.arange(1, dtype=jnp.uint32))
     phases, played = phases_of(acting, idealized), 0
-    assert phases == one.made.phases
+    assert phases == one.deployment.phases
     for phase in one.phases():
         carry = play(scene, carry, jax.tree.map(jnp.int32, phases[phase]))
         for mine, theirs in zip(
@@ -178,7 +178,7 @@ def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None
             assert np.asarray(mine).tolist() == np.asarray(theirs)[0].tolist()
         assert one.learner.rounds == int(carry.rounds[0])
         groups = [released.total for released in one.totals()[-acting.groups :]]
-        shown = [one.made.task.noise[0].estimate(t, users=1, label=0) for t in groups]
+        shown = [one.deployment.task.noise[0].estimate(t, users=1, label=0) for t in groups]
         np.testing.assert_allclose(np.stack(shown), carry.last.total[0], atol=1e-3)
         played += 1
     left = phases[played:]
@@ -198,13 +198,13 @@ def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust
     one = town(policy, trust)
     for _ in one.phases():
         pass
-    acting, task = one.made.by_phases, one.made.task
-    privatizer: Any = one.made.privatizers[ANSWERS]
+    acting, task = one.deployment.by_phases, one.deployment.task
+    privatizer: Any = one.deployment.privatizers[ANSWERS]
     state = acting.init({ANSWERS: privatizer.outlook})
     releases, features = one.totals(), jnp.asarray(ACTIONS)
     ask = jax.jit(acting.ask, static_argnames="noisy")
     assert len(releases) == one.learner.phase * acting.groups
-    for number, phase in enumerate(one.made.phases[: one.learner.phase]):
+    for number, phase in enumerate(one.deployment.phases[: one.learner.phase]):
         asked = ask(features, state, phase, noisy=True)
         mine = releases[number * acting.groups : (number + 1) * acting.groups]
         users = jnp.asarray([released.users for released in mine], jnp.int32)
@@ -215,7 +215,7 @@ def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust
     assert np.asarray(one.learner.state.allowed).tolist() == state.allowed.tolist()
     assert int(one.learner.state.best) == int(state.best) == BEST
     books = AuditLog.of(one.aggregator.chain())
-    books.check(deployed(Task.read(task.data)))
+    books.check(read_deployment(Task.read(task.data)))
     assert verify(one.aggregator.chain()).review.kept
     assert one.aggregator.close().epsilon <= 8.0 * (1 + 1e-9)
 
@@ -224,7 +224,7 @@ def test_population_end_stops_reports_and_frees_unused_groups() -> None:
     one = town("pe", "central", numbers={"width": 0.5})
     for _ in one.phases():
         pass
-    assert one.learner.phase < len(one.made.phases)
+    assert one.learner.phase < len(one.deployment.phases)
     with pytest.raises(RejectedError, match="settled"):
         one.report()
     one.aggregator.close()
@@ -248,17 +248,19 @@ def test_groups_are_equal_on_surviving_actions_for_any_design() -> None:
 def test_a_curator_draws_laplace_noise_in_the_units_of_reports() -> None:
     """Pure: its own epsilon, of the sum of a group, whatever delta is."""
     one = task_for("pe", "central", mechanism="laplace")
-    (desk,) = build_statistics(one)
+    (statistic,) = build_statistics(one)
     noise: Any = one.privatizers[ANSWERS]
     (exact,) = noise.noises
-    assert isinstance(desk.wire, wire.Statistic)
-    assert desk.wire.grid_bits == exact.grid_bits
-    drawn, _ = desk.draw(np.zeros((4000, 1), np.int64), desk.open(), 0, random.Random(5).randbytes)
+    assert isinstance(statistic.wire, wire.Statistic)
+    assert statistic.wire.grid_bits == exact.grid_bits
+    drawn, _ = statistic.draw(
+        np.zeros((4000, 1), np.int64), statistic.open(), 0, random.Random(5).randbytes
+    )
     assert (drawn / 2.0**exact.grid_bits).std() == pytest.approx(2**0.5 * 2 / 8.0, rel=0.1)
     assert np.abs(drawn).max() > 4 * drawn.std()  # longer tails than normal ones
     assert exact.event().epsilon == pytest.approx(8.0, rel=1e-6)
     assert exact.event().epsilon <= 8.0
-    assert deployed(Task.read(one.task.data)).task == one.task
+    assert read_deployment(Task.read(one.task.data)).task == one.task
 
 
 # Restarts.
@@ -285,10 +287,10 @@ def test_a_restart_amid_a_group_loses_and_repeats_nothing(
     )
     assert set(again.aggregator.take(early)) == {None}
     label = again.aggregator.status().label
-    rest = [again.report() for _ in range(again.made.task.need(label) - 5)]
+    rest = [again.report() for _ in range(again.deployment.task.need(label) - 5)]
     assert set(again.aggregator.take(rest)) == {None}
     assert [one.number for one in again.totals()] == [0, 1]
-    assert again.totals()[1].users == again.made.task.need(label)
+    assert again.totals()[1].users == again.deployment.task.need(label)
     again.store.close()
 
 
@@ -307,7 +309,7 @@ def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
     assert (first, len(set(others)), len(others)) == (begun, 1, 3)
     assert others[0] != begun
     assert one.learner.phase == 1
-    AuditLog.of(one.aggregator.chain()).check(one.made)
+    AuditLog.of(one.aggregator.chain()).check(one.deployment)
 
 
 # Late, repeated, forged.
@@ -324,19 +326,19 @@ def test_late_repeated_and_forged_reports(policy: str, trust: str) -> None:
     twice = one.report()
     assert set(one.aggregator.take([twice, twice])) == {None}
     assert set(one.aggregator.take([twice])) == {None}
-    others = [one.report() for _ in range(one.made.task.need(label) - 1)]
+    others = [one.report() for _ in range(one.deployment.task.need(label) - 1)]
     assert set(one.aggregator.take(others)) == {None}
     (release,) = one.totals()
-    assert release.users == one.made.task.need(label)
+    assert release.users == one.deployment.task.need(label)
     one.follow()
     # Made before its group was full, and not made at all after.
     assert words(one.aggregator.take([late, twice])) == ["label", None]
     with pytest.raises(RejectedError, match="full"):
         slow.report(place.id, one.aggregator.status())
-    slow.refused(place.id)
+    slow.discard(place.id)
     assert slow.join(one.learner.model, one.aggregator.status()).label == label + 1
     other = task_for(policy, trust, name="another").task
-    wrong = Report.read(late, one.made.task).write(other)
+    wrong = Report.read(late, one.deployment.task).write(other)
     assert words(one.aggregator.take([wrong, late[:-8], late + bytes(8)])) == [
         "task",
         "length",
@@ -348,14 +350,14 @@ def test_late_repeated_and_forged_reports(policy: str, trust: str) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str) -> None:
     one = town(policy, trust)
-    task, status = one.made.task, one.aggregator.status()
+    task, status = one.deployment.task, one.aggregator.status()
     bounds = task.bounds(status.label)
 
     def sent(numbers: Any, label: int = status.label) -> bytes:
-        made = Report(
+        report = Report(
             label=label, epoch=status.epoch, id=os.urandom(16), numbers=np.asarray(numbers)
         )
-        return made.write(task)
+        return report.write(task)
 
     far = [bounds.high + 2, bounds.low - 2, np.full(task.size, 2**62)]
     assert words(one.aggregator.take([sent(numbers) for numbers in far])) == ["bounds"] * 3
@@ -377,10 +379,13 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
 def test_release_is_sum_of_its_group_plus_noise_of_its_trust(policy: str, trust: str) -> None:
     one = town(policy, trust)
     label = one.aggregator.status().label
-    reports = [one.report() for _ in range(one.made.task.need(label))]
+    reports = [one.report() for _ in range(one.deployment.task.need(label))]
     assert set(one.aggregator.take(reports)) == {None}
-    exact = sum(Report.read(report, one.made.task).numbers for report in reports)
-    noise, privatizer = one.totals()[0].total - exact, cast(Any, one.made.privatizers[ANSWERS])
+    exact = sum(Report.read(report, one.deployment.task).numbers for report in reports)
+    noise, privatizer = (
+        one.totals()[0].total - exact,
+        cast(Any, one.deployment.privatizers[ANSWERS]),
+    )
     if trust == "central":
         assert 0 < np.abs(noise).max() < 12 * privatizer.aggregator.scale
     else:
@@ -402,8 +407,8 @@ def test_a_client_answers_once_in_a_task() -> None:
     assert device.report(place.id, status) == report
     with pytest.raises(InvalidValueError, match="already"):
         device.join(one.learner.model, status)
-    device.arrived(place.id)
-    device.refused(place.id)
+    device.confirm(place.id)
+    device.discard(place.id)
     with pytest.raises(InvalidValueError, match="has been reported"):
         device.join(one.learner.model, status)
     assert device.due() == ()
@@ -414,7 +419,7 @@ def test_client_with_rejected_report_cannot_join_again() -> None:
     device = one.device()
     place = device.join(one.learner.model, one.aggregator.status())
     device.report(place.id, one.aggregator.status())
-    device.refused(place.id)
+    device.discard(place.id)
     with pytest.raises(InvalidValueError, match="has been reported"):
         device.join(one.learner.model, one.aggregator.status())
 
@@ -422,7 +427,7 @@ def test_client_with_rejected_report_cannot_join_again() -> None:
 def _reported(one: Town, path: Path) -> bytes:
     """What the client of a store reports; nobody tells it that the report arrived."""
     pending = Pending(path)
-    report = one.report(Device(one.made.task, pending=pending))
+    report = one.report(Device(one.deployment.task, pending=pending))
     pending.close()
     return report
 
@@ -438,17 +443,17 @@ def test_a_client_whose_store_is_restored_counts_once(
     assert one.aggregator.take([_reported(one, path)]) == (None,)
     if later == "next group":
         label = one.aggregator.status().label
-        others = [one.report() for _ in range(one.made.task.need(label) - 1)]
+        others = [one.report() for _ in range(one.deployment.task.need(label) - 1)]
         assert set(one.aggregator.take(others)) == {None}
         one.follow()
     if later == "next epoch":
         one.aggregator.renew()
         one.follow()
     again = _reported(one, copy)
-    assert Report.read(again, one.made.task).label == one.aggregator.status().label
+    assert Report.read(again, one.deployment.task).label == one.aggregator.status().label
     assert one.aggregator.take([again]) == (None,)
-    with one.store.read(one.made.task.id) as at:
-        assert sum(at.seen().values()) == one.clients - 1
+    with one.store.read(one.deployment.task.id) as at:
+        assert sum(at.count_report_ids().values()) == one.clients - 1
         assert sum(at.counts().values()) == (1 if later == "same group" else 0)
 
 
@@ -458,8 +463,8 @@ def test_report_ids_identify_clients_only_within_one_task() -> None:
     pending, ids = Pending(), set()
     for each in (one, other):
         for own in (pending, Pending()):
-            report = each.report(Device(each.made.task, pending=own))
-            ids.add(Report.read(report, each.made.task).id)
+            report = each.report(Device(each.deployment.task, pending=own))
+            ids.add(Report.read(report, each.deployment.task).id)
     assert len(ids) == 4
     assert all(len(id) == 16 for id in ids)
 
@@ -470,7 +475,7 @@ def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
 
     def answer(number: int) -> bytes | None:
         pending = Pending(tmp_path / "device.db")
-        device = Device(one.made.task, pending=pending)
+        device = Device(one.deployment.task, pending=pending)
         try:
             place = device.join(model, status)
             device.reward(place.id, [number / 8])
@@ -489,13 +494,13 @@ def test_silence_is_the_public_default() -> None:
     one = town("pe", "none", default=0.25)
     device, status = one.device(), one.aggregator.status()
     place = device.join(one.learner.model, status)
-    silent = Report.read(device.report(place.id, status), one.made.task).numbers
+    silent = Report.read(device.report(place.id, status), one.deployment.task).numbers
     device = one.device()
     place = device.join(one.learner.model, status)
     device.reward(place.id, [0.25])
-    spoken = Report.read(device.report(place.id, status), one.made.task).numbers
+    spoken = Report.read(device.report(place.id, status), one.deployment.task).numbers
     assert silent.tolist() == spoken.tolist()
-    shown = one.made.task.noise[0].estimate(silent, users=1, label=0)
+    shown = one.deployment.task.noise[0].estimate(silent, users=1, label=0)
     assert shown.tolist() == [0.25]
 
 
@@ -550,10 +555,10 @@ def test_a_phase_with_another_array_is_refused() -> None:
 
 
 def test_a_phase_of_a_problem_without_bounds_is_refused() -> None:
-    made = town("dpe", "central").made
-    for problem in ({}, {**made.task.problem, "arms": None}, None):
+    deployment = town("dpe", "central").deployment
+    for problem in ({}, {**deployment.task.problem, "arms": None}, None):
         with pytest.raises(InvalidValueError, match="bound what a phase may ask"):
-            Device(dataclasses.replace(made.task, problem=problem))
+            Device(dataclasses.replace(deployment.task, problem=problem))
 
 
 def test_a_model_of_another_phase_is_refused() -> None:
@@ -606,7 +611,7 @@ def test_undeployable_population_is_rejected_with_reason(
 
 def test_roles_reject_tasks_of_other_kinds(tmp_path: Path) -> None:
     folder = tmp_path / "bandit"
-    phased, plain = task_for("dpe", "central"), made("central")
+    phased, plain = task_for("dpe", "central"), build_deployment("central")
     with pytest.raises(InvalidValueError, match="goes by phases"):
         Learner(phased)
     with pytest.raises(InvalidValueError, match="no phases"):
@@ -653,7 +658,7 @@ def test_task_with_other_groups_or_fewer_coins_is_rejected() -> None:
     with pytest.raises(InvalidValueError, match="contextual bandit"):
         dataclasses.replace(task, bandit="contextual")
     with pytest.raises(FencedError):
-        deployed(dataclasses.replace(task, program=dataclasses.replace(program, low=-2.0)))
+        read_deployment(dataclasses.replace(task, program=dataclasses.replace(program, low=-2.0)))
     noise: Any = task.noise[0]
     fewer = dataclasses.replace(noise, coins=(noise.coins[0] - 1, *noise.coins[1:]))
     with pytest.raises(InvalidValueError, match="coins"):

@@ -12,7 +12,7 @@ import pytest
 from kerchief.core.errors import CodecError, InvalidValueError
 from kerchief.core.problems import PopulationProblem, Problem
 from kerchief.deployment.bandit import Bandit
-from kerchief.deployment.deployment import deploy, deployed
+from kerchief.deployment.deployment import deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -43,13 +43,15 @@ def test_task_equals_that_of_short_features_except_projection(trust: str, own: b
     long, short = (
         dataclasses.replace(facts, own=facts.dim if own else 0) for facts in (FACTS, SHORT)
     )
-    made = deploy(policy="best", problem=long, guarantee=promise(trust), project=6, nonce=bytes(16))
+    deployment = deploy(
+        policy="best", problem=long, guarantee=promise(trust), project=6, nonce=bytes(16)
+    )
     plain = deploy(policy="best", problem=short, guarantee=promise(trust), nonce=bytes(16))
-    assert made.task.projection == Projection(dim=80, onto=6, norm=1.0)
-    assert dataclasses.replace(made.task, projection=None).data == plain.task.data
-    assert made.task.id != plain.task.id
-    again = deployed(Task.read(made.task.data))
-    assert again.task == made.task
+    assert deployment.task.projection == Projection(dim=80, onto=6, norm=1.0)
+    assert dataclasses.replace(deployment.task, projection=None).data == plain.task.data
+    assert deployment.task.id != plain.task.id
+    again = read_deployment(Task.read(deployment.task.data))
+    assert again.task == deployment.task
 
 
 def test_task_has_one_encoding_that_omits_a_missing_projection() -> None:
@@ -75,12 +77,12 @@ def test_task_rejects_projection_to_another_problem(wrong: dict[str, Any]) -> No
 def test_a_report_is_of_projected_features(policy: Any) -> None:
     given = LinUCB.of(SHORT) if policy == "own" else policy
     common: Any = {"policy": given, "guarantee": promise("joint"), "window_s": 0}
-    made = deploy(problem=FACTS, project=6, **common)
+    deployment = deploy(problem=FACTS, project=6, **common)
     plain = deploy(problem=SHORT, **common)
-    assert made.task.projection is not None
-    short = made.task.projection.apply(rows(3))
+    assert deployment.task.projection is not None
+    short = deployment.task.projection.apply(rows(3))
     numbers = []
-    for one, features in ((made, rows(3)), (plain, short)):
+    for one, features in ((deployment, rows(3)), (plain, short)):
         device = Device(one.task)
         decision = device.decide(Learner(one).model, features, [False, True, False, False])
         device.reward(decision.id, 0.5)
@@ -92,8 +94,10 @@ def test_a_report_is_of_projected_features(policy: Any) -> None:
 
 
 def test_features_are_checked_before_they_are_projected() -> None:
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=6, window_s=0)
-    device, model = Device(made.task), Learner(made).model
+    deployment = deploy(
+        policy="linucb", problem=FACTS, guarantee=promise("local"), project=6, window_s=0
+    )
+    device, model = Device(deployment.task), Learner(deployment).model
     for wrong, said in ((rows(1)[:, :6], "arms of 80"), (3 * rows(1), "too long")):
         with pytest.raises(InvalidValueError, match=said):
             device.decide(model, wrong)
@@ -122,8 +126,8 @@ def test_a_bandit_goes_on_after_a_restart(trust: str, tmp_path: Path) -> None:
 
 def test_custom_projection_must_fit_the_problem() -> None:
     other = Projection(dim=80, onto=6, norm=1.0, seed=7)
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=other)
-    assert made.task.projection == other
+    deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=other)
+    assert deployment.task.projection == other
     wrong = dataclasses.replace(other, norm=2.0)
     with pytest.raises(InvalidValueError, match="for this problem it must be"):
         deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"), project=wrong)

@@ -26,7 +26,7 @@ _LONG_S = 60.0
 _HORIZON = 5000
 
 
-def made() -> Deployment:
+def build_deployment() -> Deployment:
     problem = ContextFreeProblem(horizon=_HORIZON, low=0.0, high=1.0, arms=3)
     promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
     return deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0, nonce=bytes(16))
@@ -36,7 +36,11 @@ def opened(place: Place, late_s: float = 0.0) -> Asker:
     """A server whose clock is so late; questions have a second."""
     store, witness = open_store(place.store), FileWitness(place.witness)
     return Asker(
-        made(), store=store, witness=witness, patience_s=1, clock=lambda: time.time() + late_s
+        build_deployment(),
+        store=store,
+        witness=witness,
+        patience_s=1,
+        clock=lambda: time.time() + late_s,
     )
 
 
@@ -44,7 +48,7 @@ class Public:
     """Users who are asked; each sends its answer until someone says what became of it."""
 
     def __init__(self) -> None:
-        self.task = made().task
+        self.task = build_deployment().task
         self._device, self._random = Device(self.task), random.Random(0)
         self.asked: dict[bytes, Question] = {}
         self.sent: dict[bytes, bytes] = {}
@@ -57,7 +61,7 @@ class Public:
         for one in questions:
             assert one.id not in self.asked
             self.asked[one.id] = one
-            self._device.reward(self._device.asked(one.id), self._random.random())
+            self._device.reward(self._device.accept_question(one.id), self._random.random())
             self.waiting.append(one.id)
 
     def answers(self, status: Status) -> list[bytes]:
@@ -77,7 +81,7 @@ class Public:
             (self.acknowledged if refused is None else self.refused).add(id)
             if id in self.waiting:
                 self.waiting.remove(id)
-                self._device.arrived(id.hex())
+                self._device.confirm(id.hex())
         assert not self.acknowledged & self.refused
 
 
@@ -90,7 +94,7 @@ def audited(public: Public, place: Place, before: tuple[bytes, ...]) -> tuple[by
         open_ones = at.open_questions()
     store.close()
     assert row is not None
-    AuditLog.of(lines).check(made())
+    AuditLog.of(lines).check(build_deployment())
     assert payloads[: len(before)] == before
     # What was given out was stored before, and each round has one answer at the most.
     assert all(one is not None for one in stored.values())

@@ -25,7 +25,7 @@ from kerchief.core.random import POLICY, Stream
 from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.deployment import Aggregator, Bandit
-from kerchief.deployment.deployment import Deployment, deploy, deployed
+from kerchief.deployment.deployment import Deployment, deploy, read_deployment
 from kerchief.deployment.questions import Asker
 from kerchief.deployment.verify import verify
 from kerchief.policies.context_free.best_arm import Halving
@@ -50,7 +50,7 @@ LOSSES = (0.9, 0.1, 0.6)
 DOMAINS = (Ball(dim=3, radius=2.0), Box(dim=2), Simplex(dim=3))
 
 
-def made(policy: Any = "tsallis", *, trust: str = "local", **facts: Any) -> Deployment:
+def build_deployment(policy: Any = "tsallis", *, trust: str = "local", **facts: Any) -> Deployment:
     problem = dataclasses.replace(ARMS, **facts)
     epsilon = 1.0 if trust == "local" else float("inf")
     promise = Guarantee(epsilon=epsilon, delta=0.0, trust=Trust(trust))
@@ -58,7 +58,7 @@ def made(policy: Any = "tsallis", *, trust: str = "local", **facts: Any) -> Depl
 
 
 def on(domain: Domain, policy: str = "two-point", **more: Any) -> Deployment:
-    return made(policy, arms=0, domain=domain, lipschitz=1.0, smoothness=1.0, **more)
+    return build_deployment(policy, arms=0, domain=domain, lipschitz=1.0, smoothness=1.0, **more)
 
 
 class Clock:
@@ -77,7 +77,7 @@ def served(task: Deployment, store: Store | None = None, **more: Any) -> Asker:
 def answer(server: Asker, question: Question, device: Device | None = None) -> bytes:
     """The report of an honest user, made and not sent."""
     own = device or Device(server.task)
-    id = own.asked(question.id)
+    id = own.accept_question(question.id)
     own.reward(id, LOSSES[int(question.action.array)])
     return own.report(id, server.status())
 
@@ -152,7 +152,7 @@ def test_step_follows_its_query_after_the_learner_has_moved(
 
 @pytest.mark.parametrize("trust", ["local", "none"])
 def test_halving_asks_many_at_once_and_waits_for_a_stage_to_end(trust: str) -> None:
-    task = made("halving", trust=trust, horizon=100, arms=5)
+    task = build_deployment("halving", trust=trust, horizon=100, arms=5)
     policy: Any = task.policy
     assert isinstance(policy, Halving)
     server, shuffle, asked = served(task), random.Random(1), []
@@ -163,7 +163,7 @@ def test_halving_asks_many_at_once_and_waits_for_a_stage_to_end(trust: str) -> N
         assert server.ask() == ()
         reports = []
         for one in questions:
-            id = device.asked(one.id)
+            id = device.accept_question(one.id)
             device.reward(id, losses[int(one.action.array)])
             reports.append(device.report(id, server.status()))
             asked.append(int(one.action.array))
@@ -178,7 +178,7 @@ def test_halving_asks_many_at_once_and_waits_for_a_stage_to_end(trust: str) -> N
 
 
 def test_lil_ucb_asks_one_at_a_time() -> None:
-    server = served(made("lil-ucb"))
+    server = served(build_deployment("lil-ucb"))
     for _ in range(10):
         (only,) = server.ask(5)
         assert server.ask() == ()
@@ -186,7 +186,7 @@ def test_lil_ucb_asks_one_at_a_time() -> None:
 
 
 def test_elimination_survives_late_answers_of_a_dropped_arm() -> None:
-    server = served(made("successive-elimination", trust="none", horizon=2000))
+    server = served(build_deployment("successive-elimination", trust="none", horizon=2000))
     late, device = [], Device(server.task)
     while not (dropped := not server.state.alive[0]):
         questions = server.ask(4)
@@ -206,7 +206,7 @@ def test_elimination_survives_late_answers_of_a_dropped_arm() -> None:
 @pytest.mark.parametrize("trust", ["local", "none"])
 def test_a_task_comes_back_from_its_bytes(domain: Domain, trust: str) -> None:
     for task in (on(domain, trust=trust), on(domain, "one-point-smooth", trust=trust)):
-        again = deployed(Task.read(task.task.data))
+        again = read_deployment(Task.read(task.task.data))
         assert again.task == task.task
         assert again.problem == task.problem
         assert again.task.bandit == "context-free"
@@ -222,7 +222,7 @@ def test_a_slope_is_asked_for_as_a_difference_of_losses() -> None:
     assert isinstance(noise, OneBit)
     assert noise.radius == pytest.approx(far)
     assert task.task.reward.default == 0.0
-    assert made("ucb").task.reward.default == 1.0
+    assert build_deployment("ucb").task.reward.default == 1.0
 
 
 @pytest.mark.parametrize(
@@ -239,15 +239,15 @@ def test_a_domain_that_a_task_cannot_name_is_refused(change: dict[str, Any]) -> 
     tree = canonical.read(on(Ball(dim=3)).task.data)
     tree["problem"]["domain"] |= change
     with pytest.raises((CodecError, InvalidValueError)):
-        deployed(Task.read(canonical.write(tree)))
+        read_deployment(Task.read(canonical.write(tree)))
 
 
 def test_task_with_less_noise_than_guaranteed_is_rejected_by_all() -> None:
-    tree = canonical.read(made().task.data)
+    tree = canonical.read(build_deployment().task.data)
     tree["noise"][0]["bias"] = 2**31 - 1
     bold = Task.read(canonical.write(tree))
     with pytest.raises(FencedError, match="not what its promise needs"):
-        deployed(bold)
+        read_deployment(bold)
     with pytest.raises(InvalidValueError, match="do not take part"):
         Device(bold)
 
@@ -261,16 +261,16 @@ class Averaging(UCB):
 
 
 def test_policy_whose_queries_no_device_answers_is_rejected() -> None:
-    plain: Any = made("ucb").policy
+    plain: Any = build_deployment("ucb").policy
     with pytest.raises(InvalidValueError, match="devices know loss, difference"):
-        made(Averaging(**vars(plain)))
+        build_deployment(Averaging(**vars(plain)))
     with pytest.raises(InvalidValueError, match="hears reports"):
-        made("uniform", trust="none")
+        build_deployment("uniform", trust="none")
 
 
 def test_each_task_has_its_role() -> None:
     with pytest.raises(InvalidValueError, match="Asker is for"):
-        Aggregator(made(), store=SQLiteStore.memory())
+        Aggregator(build_deployment(), store=SQLiteStore.memory())
     promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
     problem: Any = ARMS
     with pytest.raises(InvalidValueError, match="Asker is for"):
@@ -278,19 +278,19 @@ def test_each_task_has_its_role() -> None:
 
 
 def test_custom_policy_is_deployed_and_recognized() -> None:
-    plain: Any = made("ucb").policy
+    plain: Any = build_deployment("ucb").policy
     wide = dataclasses.replace(plain, width=3.0)
-    task = made(wide)
-    assert deployed(task.task, policy=wide).task == task.task
+    task = build_deployment(wide)
+    assert read_deployment(task.task, policy=wide).task == task.task
     with pytest.raises(FencedError):
-        deployed(task.task, policy=plain)
+        read_deployment(task.task, policy=plain)
 
 
 # Asking and answering.
 
 
 def test_a_server_learns_which_arm_is_best() -> None:
-    server = served(made("ucb", trust="none"))
+    server = served(build_deployment("ucb", trust="none"))
     device = Device(server.task)
     while questions := server.ask(5):
         assert set(server.take([answer(server, one, device) for one in questions])) == {None}
@@ -300,7 +300,7 @@ def test_a_server_learns_which_arm_is_best() -> None:
 
 
 def test_queries_never_exceed_users_charged() -> None:
-    server = served(made(horizon=20))
+    server = served(build_deployment(horizon=20))
     questions = server.ask(15) + server.ask(15)
     assert len(questions) == 20
     assert server.ask() == ()
@@ -315,7 +315,7 @@ def test_ask_reads_only_expired_queries_of_all_open_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, read, real = Clock(), list[Stored](), SQLReader._questions
-    server = served(made(), clock=clock, patience_s=60)
+    server = served(build_deployment(), clock=clock, patience_s=60)
 
     def spied(reader: SQLReader, *which: Any, **more: Any) -> list[Stored]:
         found = real(reader, *which, **more)
@@ -335,7 +335,7 @@ def test_ask_reads_only_expired_queries_of_all_open_ones(
 @pytest.mark.parametrize("moment", [math.nan, math.inf, -math.inf, 1e300, 10**400, None, "now"])
 def test_invalid_clock_time_issues_no_query(moment: Any) -> None:
     clock = Clock()
-    server = served(made(), clock=clock, patience_s=60)
+    server = served(build_deployment(), clock=clock, patience_s=60)
     (question,) = server.ask()
     clock.now, before = moment, clock.now
     with pytest.raises(InvalidValueError, match="time of the clock"):
@@ -347,13 +347,13 @@ def test_invalid_clock_time_issues_no_query(moment: Any) -> None:
 @pytest.mark.parametrize("count", [2**31, 2**63, 2**70])
 def test_ask_beyond_integer_range_of_store_returns_all_queries(count: int, tmp_path: Path) -> None:
     with contextlib.closing(SQLiteStore(tmp_path / "q.db")) as store:
-        server = served(made(horizon=3), store=store)
+        server = served(build_deployment(horizon=3), store=store)
         assert len(server.ask(count)) == 3
         assert server.ask(count) == ()
 
 
 def test_query_takes_one_answer_and_counts_a_repeat_once() -> None:
-    server = served(made("ucb"))
+    server = served(build_deployment("ucb"))
     (question,) = server.ask()
     first, second = (forged(server, question.id, bit) for bit in (1, 0))
     assert words(server.take([first, second, first])) == [None, None, None]
@@ -365,7 +365,7 @@ def test_query_takes_one_answer_and_counts_a_repeat_once() -> None:
 
 
 def test_answer_without_matching_query_is_rejected() -> None:
-    server, other = served(made()), served(made(horizon=ARMS.horizon + 1))
+    server, other = served(build_deployment()), served(build_deployment(horizon=ARMS.horizon + 1))
     (question,) = other.ask()
     assert words(server.take([forged(server, os.urandom(16))])) == ["question"]
     assert words(server.take([forged(server, question.id)])) == ["question"]
@@ -379,7 +379,7 @@ def test_answer_without_matching_query_is_rejected() -> None:
 
 def test_expired_query_is_reassigned_and_late_answer_rejected() -> None:
     clock = Clock()
-    server = served(made(horizon=2), clock=clock, patience_s=60)
+    server = served(build_deployment(horizon=2), clock=clock, patience_s=60)
     lost, kept = server.ask(2)
     assert server.ask() == ()
     clock.now += 30
@@ -395,14 +395,14 @@ def test_expired_query_is_reassigned_and_late_answer_rejected() -> None:
 
 
 def test_query_round_trips_through_its_encoding() -> None:
-    for task in (made(), on(Ball(dim=3))):
+    for task in (build_deployment(), on(Ball(dim=3))):
         (question,) = served(task).ask()
         assert Question.read(question.write()) == question
         assert question.task == task.task.id
 
 
 def test_a_new_epoch_takes_no_old_answers() -> None:
-    server = served(made(horizon=5))
+    server = served(build_deployment(horizon=5))
     questions = server.ask(2)
     old = answer(server, questions[0])
     server.renew()
@@ -412,7 +412,7 @@ def test_a_new_epoch_takes_no_old_answers() -> None:
 
 
 def test_a_closed_task_asks_and_takes_nothing() -> None:
-    server = served(made())
+    server = served(build_deployment())
     (question,) = server.ask()
     report = answer(server, question)
     assert server.close().epsilon == pytest.approx(1.0)
@@ -428,11 +428,15 @@ def test_a_closed_task_asks_and_takes_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["tsallis", "halving", "one-point-strong", "two-point"])
 def test_a_restart_between_question_and_answer_changes_nothing(name: str, tmp_path: Path) -> None:
-    task = made(name) if name in ("tsallis", "halving") else on(Ball(dim=3), name, convexity=1.0)
+    task = (
+        build_deployment(name)
+        if name in ("tsallis", "halving")
+        else on(Ball(dim=3), name, convexity=1.0)
+    )
     live = served(task, SQLiteStore(tmp_path / "server.db"))
     for bit in (1, 0, 1, 1):
         questions = live.ask(5)
-        fresh = served(deployed(task.task), SQLiteStore(tmp_path / "server.db"))
+        fresh = served(read_deployment(task.task), SQLiteStore(tmp_path / "server.db"))
         taken = fresh.take([forged(fresh, one.id, bit) for one in reversed(questions)])
         assert words(taken) == [None] * 5
         assert same(fresh.state, live.state)
@@ -440,7 +444,7 @@ def test_a_restart_between_question_and_answer_changes_nothing(name: str, tmp_pa
 
 
 def test_a_crash_before_the_commit_leaves_the_learner_as_it_was() -> None:
-    server = served(made("ucb"))
+    server = served(build_deployment("ucb"))
     first, second = server.ask(2)
     server.take([forged(server, first.id)])
     state = server.state
@@ -450,7 +454,7 @@ def test_a_crash_before_the_commit_leaves_the_learner_as_it_was() -> None:
         with server._store.transaction(server.task.id) as at:
             row = at.row()
             assert row is not None
-            server._taken(at, row, late, [None])
+            server._take_reports(at, row, late, [None])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -461,7 +465,7 @@ def test_a_crash_before_the_commit_leaves_the_learner_as_it_was() -> None:
 
 
 def test_several_servers_share_a_store(tmp_path: Path) -> None:
-    task = made("ucb", horizon=40)
+    task = build_deployment("ucb", horizon=40)
     one, other = (served(task, SQLiteStore(tmp_path / "server.db")) for _ in range(2))
     while questions := one.ask(3) + other.ask(3):
         reports = [answer(one, question) for question in questions]
@@ -474,7 +478,7 @@ def test_several_servers_share_a_store(tmp_path: Path) -> None:
 
 
 def test_many_threads_ask_and_answer() -> None:
-    server = served(made(horizon=96))
+    server = served(build_deployment(horizon=96))
 
     def work(_: int) -> int:
         taken = 0
@@ -502,28 +506,28 @@ def test_the_chain_is_verified_from_its_lines_alone() -> None:
 
 
 def test_device_answers_and_charges_a_repeated_query_once(tmp_path: Path) -> None:
-    server = served(made())
+    server = served(build_deployment())
     (question,) = server.ask()
     path, reports = tmp_path / "device.db", set()
     for loss in np.linspace(0, 1, 20).tolist():
         pending = Pending(path)
         device = Device(server.task, pending=pending, budget=Budget(epsilon=5.0))
-        id = device.asked(question.id)
+        id = device.accept_question(question.id)
         device.reward(id, loss)
         reports.add(device.report(id, server.status()))
         assert device.spent().epsilon == pytest.approx(1.0)
         pending.close()
     assert len(reports) == 1
     device = Device(server.task, pending=Pending(path), budget=Budget(epsilon=5.0))
-    device.arrived(question.id.hex())
-    device.asked(question.id)
+    device.confirm(question.id.hex())
+    device.accept_question(question.id)
     with pytest.raises(InvalidValueError, match="no decision"):
         device.report(question.id.hex(), server.status())
     assert device.spent().epsilon == pytest.approx(1.0)
 
 
 def test_a_users_own_budget_ends_what_a_server_may_ask() -> None:
-    server = served(made())
+    server = served(build_deployment())
     device, answered = Device(server.task, budget=Budget(epsilon=3.0)), 0
     for question in server.ask(10):
         try:
@@ -535,7 +539,7 @@ def test_a_users_own_budget_ends_what_a_server_may_ask() -> None:
 
 
 def test_task_beyond_its_guarantee_is_not_stored() -> None:
-    task, store = made(), SQLiteStore.memory()
+    task, store = build_deployment(), SQLiteStore.memory()
     less = dataclasses.replace(task.guarantee, epsilon=0.5)
     with pytest.raises(BudgetExceededError):
         Asker(dataclasses.replace(task, guarantee=less), store=store)

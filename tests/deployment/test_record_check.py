@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize  # type: ignore[import-untyped]
-from tests.deployment.field import field, made
+from tests.deployment.field import build_deployment, field
 
 from kerchief.core.contracts import Example
 from kerchief.core.disjoint_moments import DisjointMoments
@@ -95,7 +95,7 @@ def own_moments(program: DisjointModels) -> DisjointMoments:
 def task_of(program: Program, noise: Statistic) -> Task:
     """A task of one query, whose devices add no noise."""
     return dataclasses.replace(
-        made("central", horizon=2).task,
+        build_deployment("central", horizon=2).task,
         program=program,
         noise=(noise,),
         needs=(2,),

@@ -11,7 +11,7 @@ from tests.deployment.field import ARMS, FACTS, Field, field, promise, read
 
 from kerchief import Bandit
 from kerchief.core.errors import FencedError, InvalidValueError
-from kerchief.deployment.deployment import deploy, deployed
+from kerchief.deployment.deployment import deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
 from kerchief.policies.weighted import LinearSampling
@@ -43,7 +43,7 @@ def test_residual_task_states_its_noise_and_rule() -> None:
     assert isinstance(task.program, Optimist)
     assert isinstance(task.noise[0], Compass)
     assert task.program.reweighed == RULE
-    assert deployed(task).task.data == MADE.task.data
+    assert read_deployment(task).task.data == MADE.task.data
     found = check(task)
     assert (found.recomputed, found.delta) == (True, 0.0)
     assert 0.999 < found.epsilon <= 1.0
@@ -56,7 +56,7 @@ def test_a_task_by_another_rule_is_refused_everywhere() -> None:
     older = dataclasses.replace(MADE.task.program, reweighed=RULE - 1)
     task = dataclasses.replace(MADE.task, program=older)
     with pytest.raises(FencedError, match="not what its promise needs"):
-        deployed(task)
+        read_deployment(task)
     with pytest.raises(
         InvalidValueError, match=f"by rule {RULE - 1}, and those of this device by rule"
     ):
@@ -81,11 +81,11 @@ def test_deployed_residual_learner_gets_noise_of_the_simulation() -> None:
     one = field("local", policy="sampling")
     one.serve(30)
     (total,) = one.learner._sums.values()
-    privatizer: Any = one.made.privatizers["moments"]
+    privatizer: Any = one.deployment.privatizers["moments"]
     stated = float(privatizer.noise_after(np.int64(30), np.int64(30)))
     assert total.variance**0.5 == pytest.approx(stated, rel=1e-9)
     simulated = LinearSampling.of(FACTS, trust="local").query
-    assert simulated == one.made.policy.queries["moments"]
+    assert simulated == one.deployment.policy.queries["moments"]
 
 
 @pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
@@ -94,11 +94,15 @@ def test_residual_statistics_match_in_library_and_light_device(epsilon: float, l
     """In both forms: directions and weights apart, or where epsilon is large their product."""
     promised = dataclasses.replace(promise("local"), epsilon=epsilon)
     facts = dataclasses.replace(FACTS, link=link)
-    made = deploy(policy="best", problem=facts, guarantee=promised, window_s=0)
-    code, light_code, posted = LibraryCode(made), Device(made.task)._code, Learner(made).model
-    assert isinstance(made.task.program, Optimist)
-    assert made.task.program.reweighed == RULE
-    assert made.task.program.weighted == (epsilon > 1)
+    deployment = deploy(policy="best", problem=facts, guarantee=promised, window_s=0)
+    code, light_code, posted = (
+        LibraryCode(deployment),
+        Device(deployment.task)._code,
+        Learner(deployment).model,
+    )
+    assert isinstance(deployment.task.program, Optimist)
+    assert deployment.task.program.reweighed == RULE
+    assert deployment.task.program.weighted == (epsilon > 1)
     for number in range(20):
         model = weighing(posted, number)
         for features in (*ARMS, np.zeros(2)):
@@ -131,7 +135,7 @@ def test_reports_are_right_on_average(users: int) -> None:
     seen, meant = reported(one, users)
     apart = seen - meant
     assert (np.abs(apart.mean(0)) < 5 * apart.std(0) / np.sqrt(users)).all()
-    privatizer: Any = one.made.privatizers["moments"]
+    privatizer: Any = one.deployment.privatizers["moments"]
     stated = float(privatizer.device.std)
     assert max((apart[:, :3] ** 2).mean(), (apart[:, 3:] ** 2).mean()) ** 0.5 < 1.3 * stated
 

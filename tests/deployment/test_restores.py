@@ -120,7 +120,7 @@ def test_a_aggregator_says_whether_a_restored_store_is_noticed(trust: str, tmp_p
     for copy in ("first", "second"):
         run(f"cp store.db {copy}", tmp_path)
         store = SQLiteStore(tmp_path / copy)
-        aggregator = Aggregator(lone.made, store=store)
+        aggregator = Aggregator(lone.deployment, store=store)
         assert aggregator.take([last]) == (None,)
         releases.add(aggregator.releases()[-1])
         assert "The store has no witness" in aggregator.statement()

@@ -54,10 +54,10 @@ def deployable() -> list[str]:
         if Problem not in entry.problems or not entry.deployable:
             continue
         try:
-            made = deploy(policy=name, problem=facts(name), guarantee=promise("none"))
+            deployment = deploy(policy=name, problem=facts(name), guarantee=promise("none"))
         except KerchiefError:
             continue
-        if made.privatizers and name != "uniform":
+        if deployment.privatizers and name != "uniform":
             found.append(name)
     return found
 
@@ -65,9 +65,12 @@ def deployable() -> list[str]:
 @double_precision
 def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
     """The functions of a simulated round, one after another."""
-    made = build_protected(name, problem, Protection(guarantee=promise("none")))
-    policy: Any = made.policy
-    play, root = Round(policy=policy, privatizers=made.privatizers), Stream.of(seed=0, replicate=0)
+    protected = build_protected(name, problem, Protection(guarantee=promise("none")))
+    policy: Any = protected.policy
+    play, root = (
+        Round(policy=policy, privatizers=protected.privatizers),
+        Stream.of(seed=0, replicate=0),
+    )
     carry, chosen = play.begin(), []
 
     @jax.jit
@@ -134,7 +137,7 @@ def test_deployed_learner_gets_the_noise_of_the_simulation(trust: str) -> None:
     one = field(trust)
     one.serve(100)
     (total,) = one.learner._sums.values()
-    privatizer: Any = one.made.privatizers["moments"]
+    privatizer: Any = one.deployment.privatizers["moments"]
     users, releases = np.int64(one.learner.users), np.int64(one.learner.releases)
     stated = float(privatizer.noise_after(users, releases))
     assert total.variance**0.5 == pytest.approx(stated, rel=2e-3)
@@ -167,14 +170,14 @@ def promised(trust: str) -> Guarantee:
 def test_deployed_population_matches_simulation_but_equal_groups(name: str, trust: str) -> None:
     """The same numbers, the same phases; with one action in a group, clients but for rounding."""
     facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
-    made = deploy(policy=name, problem=facts, guarantee=guard.guarantee)
+    deployment = deploy(policy=name, problem=facts, guarantee=guard.guarantee)
     simulated = build_protected(name, facts, guard)
     assert isinstance(simulated.policy, Elimination)
     even = dataclasses.replace(simulated.policy, even=name == "pe")
-    assert made.policy == even
+    assert deployment.policy == even
     phases = phases_of(simulated.policy, simulated.privatizers)
-    assert [one.pulls for one in made.phases] == [one.pulls for one in phases]
-    for mine, theirs in zip(made.phases, phases, strict=True):
+    assert [one.pulls for one in deployment.phases] == [one.pulls for one in phases]
+    for mine, theirs in zip(deployment.phases, phases, strict=True):
         assert abs(int(mine.clients) - int(theirs.clients)) <= (6 if name == "pe" else 0)
 
 

@@ -13,7 +13,7 @@ from kerchief.core.problems import ContextFreeProblem, PopulationProblem
 from kerchief.deployment.aggregator import Aggregator
 from kerchief.deployment.audit_log import AuditLog
 from kerchief.deployment.deployed_statistic import build_statistics
-from kerchief.deployment.deployment import Deployment, deploy, deployed
+from kerchief.deployment.deployment import Deployment, deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.population import PopulationLearner
 from kerchief.deployment.questions import Asker
@@ -78,7 +78,7 @@ def test_cohorts_have_equal_coins_unless_labels_are_signed() -> None:
         (only,) = shuffled(parties=PARTIES[role : role + 1]).task.noise
         assert only == plain.task.noise[0]
     for one in (own, signed, plain):
-        assert deployed(Task.read(one.task.data)).task == one.task
+        assert read_deployment(Task.read(one.task.data)).task == one.task
 
 
 @pytest.mark.parametrize("mechanism", ["best", "bits"])
@@ -103,7 +103,7 @@ def test_false_status_is_refused_and_the_signed_one_counts() -> None:
     sent = device.report(decision.id, signers["aggregator"].sign(aggregator.status()))
     assert Report.read(sent, deployment.task).label == 0
     assert words(aggregator, sent) == [None]
-    device.arrived(decision.id)
+    device.confirm(decision.id)
     for _ in range(deployment.task.need(0) - 1):
         sent = report(device, model, signers["aggregator"].sign(aggregator.status()))
         assert words(aggregator, sent) == [None]
@@ -133,7 +133,7 @@ def test_device_outside_the_process_brings_the_most_coins() -> None:
 def test_stated_noise_is_that_of_equal_reports(mechanism: str) -> None:
     """A whole cohort of zeros, whose reports carry wrong labels: its total has the stated noise."""
     deployment = shuffled(mechanism)
-    aggregator, (desk,) = begun(deployment), build_statistics(deployment)
+    aggregator, (statistic,) = begun(deployment), build_statistics(deployment)
     model, need = Learner(deployment).model, deployment.task.need(0)
     device, last = Device(deployment.task), len(deployment.task.needs) - 1
     sent = []
@@ -142,8 +142,8 @@ def test_stated_noise_is_that_of_equal_reports(mechanism: str) -> None:
         sent.append(device.report(decision.id, lying(aggregator, last)))
     assert set(aggregator.take(sent)) == {None}
     (release,) = map(Release.read, aggregator.releases())
-    total = desk.wire.estimate(release.total, users=need, label=release.cohort)
-    stated = desk.variance(0, need)
+    total = statistic.wire.estimate(release.total, users=need, label=release.cohort)
+    stated = statistic.variance(0, need)
     assert np.abs(total).max() < 6 * stated**0.5
     if mechanism == "best":
         noise: Any = deployment.task.noise[0]
@@ -156,7 +156,7 @@ def test_bits_are_kept_least_unless_labels_are_signed() -> None:
     assert len(set(tables[0].keep)) > 1
     assert set(tables[1].keep) == {min(tables[0].keep)}
     for one in (own, plain):
-        assert deployed(Task.read(one.task.data)).task == one.task
+        assert read_deployment(Task.read(one.task.data)).task == one.task
         begun(one)
 
 
@@ -194,7 +194,7 @@ def test_questions_of_stores_begun_apart_do_not_meet() -> None:
     first, second = (Asker(deployment, store=SQLiteStore.memory()) for _ in range(2))
     (question,) = first.ask(1)
     device = Device(deployment.task)
-    id = device.asked(question.id)
+    id = device.accept_question(question.id)
     device.reward(id, 0.5)
     sent = device.report(id, first.status())
     assert words(second, sent) == ["epoch"]

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from tests.deployment.field import ARMS, made
+from tests.deployment.field import ARMS, build_deployment
 
 from kerchief.core.problems import PopulationProblem
 from kerchief.deployment.aggregator import Aggregator
@@ -27,7 +27,7 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.stores import FileWitness, open_store
 from kerchief.stores.link import Link
 from kerchief_device import Device
-from kerchief_protocol.chain import follow
+from kerchief_protocol.chain import check_chain
 from kerchief_protocol.errors import InvalidValueError, RejectedError
 from kerchief_protocol.model import Question, Status
 from kerchief_protocol.report import Release, Report
@@ -67,7 +67,7 @@ Fault: TypeAlias = tuple[str, int, bool]
 def opened(trust: str, horizon: int, place: Place) -> Aggregator:
     """An aggregator on a shared store."""
     store, witness = open_store(place.store), FileWitness(place.witness)
-    return Aggregator(made(trust, horizon=horizon), store=store, witness=witness)
+    return Aggregator(build_deployment(trust, horizon=horizon), store=store, witness=witness)
 
 
 def by_phases(trust: str, horizon: int) -> Deployment:
@@ -186,7 +186,7 @@ class Crowd(ABC):
     """Users with devices: each sends its report until someone says that it arrived."""
 
     def __init__(self, task: Deployment, seed: int = 0) -> None:
-        self.made, self._random = task, random.Random(seed)
+        self.deployment, self._random = task, random.Random(seed)
         self.learner = self.new_learner()
         self._waiting: list[str] = []
         self.sent: dict[bytes, bytes] = {}
@@ -223,7 +223,7 @@ class Crowd(ABC):
 
     def _told(self, user: str, *, arrived: bool) -> None:
         device, id = self._place(user)
-        (device.arrived if arrived else device.refused)(id)
+        (device.confirm if arrived else device.discard)(id)
         self._waiting.remove(user)
 
     def _report(self, user: str, status: Status) -> bytes:
@@ -243,22 +243,25 @@ class Crowd(ABC):
         """The device of a user, and the id of the decision there."""
 
     def _id(self, report: bytes) -> bytes:
-        return Report.read(report, self.made.task).id
+        return Report.read(report, self.deployment.task).id
 
     def numbers(self, ids: set[bytes]) -> Any:
-        read = [Report.read(self.sent[id], self.made.task).numbers for id in ids]
-        return np.sum([np.zeros(self.made.task.size, np.int64), *read], axis=0)
+        read = [Report.read(self.sent[id], self.deployment.task).numbers for id in ids]
+        return np.sum([np.zeros(self.deployment.task.size, np.int64), *read], axis=0)
 
 
 class Visitors(Crowd):
     """Users who choose among their own arms, all with one device."""
 
     def __init__(self, trust: str, horizon: int) -> None:
-        super().__init__(made(trust, horizon=horizon))
-        self._model, self._device = self.learner.model, Device(self.made.task, in_process=True)
+        super().__init__(build_deployment(trust, horizon=horizon))
+        self._model, self._device = (
+            self.learner.model,
+            Device(self.deployment.task, in_process=True),
+        )
 
     def new_learner(self) -> ReleaseConsumer:
-        return Learner(self.made)
+        return Learner(self.deployment)
 
     def _come(self, status: Status) -> list[str]:
         decision = self._device.decide(self._model, ARMS)
@@ -277,10 +280,10 @@ class Clients(Crowd):
         self._places: list[tuple[Device, str]] = []
 
     def new_learner(self) -> ReleaseConsumer:
-        return PopulationLearner(self.made, np.concatenate([np.eye(4), -np.eye(4)]))
+        return PopulationLearner(self.deployment, np.concatenate([np.eye(4), -np.eye(4)]))
 
     def _come(self, status: Status) -> list[str]:
-        device = Device(self.made.task)
+        device = Device(self.deployment.task)
         try:
             place = device.join(self.learner.model, status)
         except (InvalidValueError, RejectedError):
@@ -295,12 +298,12 @@ class Clients(Crowd):
 
 def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple[bytes, ...]:
     """All releases of a store, after looking at all that must hold of it."""
-    deployed, store = crowd.made, open_store(place.store)
-    task = deployed.task
+    deployment, store = crowd.deployment, open_store(place.store)
+    task = deployment.task
     with store.read(task.id) as at:
         row, lines, secret = at.row(), at.lines(), at.secret()
-        payloads, known = tuple(at.releases(0, 10**6)), at.known(crowd.sent)
-        seen, counts = at.seen(), at.counts()
+        payloads, known = tuple(at.releases(0, 10**6)), at.find_report_ids(crowd.sent)
+        seen, counts = at.count_report_ids(), at.counts()
         bodies = [np.frombuffer(body, "<i8") for cohort in counts for body in at.bodies(cohort)]
     store.close()
     assert row is not None
@@ -320,22 +323,22 @@ def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple
     if task.trust in ("local", "shuffle"):
         assert (sum(one.total for one in totals) + waiting == exact).all()
     if task.trust == "joint":
-        drawn, kept = read_secret(secret or b"", build_statistics(deployed))
+        drawn, kept = read_secret(secret or b"", build_statistics(deployment))
         assert drawn == len(totals)
         assert (kept[0].total == exact).all()
     return payloads
 
 
 def _chained(crowd: Crowd, row: Any, lines: list[Any], payloads: tuple[bytes, ...]) -> None:
-    assert follow(lines) == row.head
+    assert check_chain(lines) == row.head
     books = AuditLog.of(lines)
-    books.check(crowd.made)
-    if crowd.made.task.trust == "local" and not crowd.made.task.needs:
+    books.check(crowd.deployment)
+    if crowd.deployment.task.trust == "local" and not crowd.deployment.task.needs:
         assert books.drawn == ()
         return
     names = [hashlib.sha256(one).digest() for one in payloads]
     assert [one.payload for one in books.drawn] == names
-    need, horizon = crowd.made.task.need, crowd.made.task.horizon
+    need, horizon = crowd.deployment.task.need, crowd.deployment.task.horizon
     users = sum(need(one.cohort) for one in books.drawn)
     assert all(
         any(r.cohort.first <= user < r.cohort.last for r in books.receipts)

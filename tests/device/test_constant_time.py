@@ -216,7 +216,7 @@ class Visits:
         self._bytes = Bytes("same")
         said = status(self.task)
         found = _operations(lambda: self.device.report(id, said))
-        self.device.arrived(id)
+        self.device.confirm(id)
         return found
 
 
@@ -329,7 +329,7 @@ def test_answer_operations_are_the_same_for_all_losses(noise: Noise) -> None:
     program = Answering(low=-1.0, high=1.0, questions=2, answer="difference")
     device = Device(dataclasses.replace(task(noise), program=program, bandit="context-free"))
     answers = ([0.5, 0.25], [0.5, 0.25], [0.0, 0.0], [5e-324, 0.0], [1.0, -1.0], None)
-    ids = [device.asked(bytes([number]) * 16) for number in range(len(answers))]
+    ids = [device.accept_question(bytes([number]) * 16) for number in range(len(answers))]
     for id, losses in zip(ids, answers, strict=True):
         if losses is not None:
             device.reward(id, losses)

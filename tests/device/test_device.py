@@ -72,7 +72,7 @@ def test_a_whole_round() -> None:
     wanted = [x * x, x * y * 2**0.5, y * y, 0.5 * x, 0.5 * y]
     assert numbers(device, data) == pytest.approx(wanted, abs=2**-20)
     assert bytes.fromhex(decision.id) not in data
-    device.arrived(decision.id)
+    device.confirm(decision.id)
     assert device.due() == ()
 
 
@@ -120,7 +120,7 @@ def test_a_report_is_made_once(tmp_path: Path) -> None:
     again = Device(shuffled, pending=Pending(tmp_path / "d.db"))
     assert again.report(decision.id, status(shuffled, label=1)) == data
     assert again.report(decision.id, status(shuffled, state="closed")) == data
-    device.refused(decision.id)
+    device.discard(decision.id)
     for one in (device, again):
         with pytest.raises(InvalidValueError, match="no decision"):
             one.report(decision.id, status(shuffled))
@@ -144,7 +144,7 @@ def test_closed_task_rejects_report_and_record_can_be_dropped() -> None:
         device.report(decision.id, status(TASK, state="closed"))
     assert fault.value.word == "over"
     assert device.due() == (decision.id,)
-    device.refused(decision.id)
+    device.discard(decision.id)
     assert device.due() == ()
 
 
@@ -338,7 +338,7 @@ def test_a_clock_without_a_finite_number_is_refused(time: Any) -> None:
     clock.now = time
     for step in (
         lambda: device.decide(model(SLOW), ROWS),
-        lambda: asker.asked(bytes(16)),
+        lambda: asker.accept_question(bytes(16)),
         lambda: device.due(),
         lambda: device.report(id, status(SLOW)),
     ):
@@ -493,7 +493,7 @@ def test_compass_report_stays_in_bounds_for_any_model(weights: Any) -> None:
 def test_a_budget_is_charged_with_the_report() -> None:
     local = asking()
     device = Device(local, budget=Budget(epsilon=2.0))
-    ids = [device.asked(bytes([n]) * 16) for n in range(3)]
+    ids = [device.accept_question(bytes([n]) * 16) for n in range(3)]
     for id in ids[:2]:
         assert device.report(id, status(local)) == device.report(id, status(local))
     with pytest.raises(BudgetExceededError, match="no report was made"):
@@ -512,13 +512,13 @@ def test_a_question_is_answered_once() -> None:
     local = asking()
     device = Device(local)
     question = bytes(range(16))
-    id = device.asked(question)
-    assert device.asked(question) == id
+    id = device.accept_question(question)
+    assert device.accept_question(question) == id
     assert device.reward(id, [0.25])
     data = device.report(id, status(local))
     assert Report.read(data, local).id == question
-    device.arrived(id)
-    device.asked(question)
+    device.confirm(id)
+    device.accept_question(question)
     for step in (lambda: device.report(id, status(local)), lambda: device.reward(id, [0.5])):
         with pytest.raises(InvalidValueError, match="no decision"):
             step()
@@ -530,10 +530,10 @@ def test_answers_follow_the_losses() -> None:
     local = task(certain, trust="local", program=slope, epsilon=50.0)
     device = Device(local)
     for losses, bit in (([3.0, 2.0], 1), ([2.0, 3.0], 0)):
-        id = device.asked(bytes([bit]) * 16)
+        id = device.accept_question(bytes([bit]) * 16)
         device.reward(id, losses)
         assert Report.read(device.report(id, status(local)), local).numbers == [bit]
-    id = device.asked(b"q" * 16)
+    id = device.accept_question(b"q" * 16)
     for wrong in ([1.0], [1.0, np.nan], 1.0):
         with pytest.raises(InvalidValueError, match="each of the 2 questions"):
             device.reward(id, wrong)
@@ -541,12 +541,12 @@ def test_answers_follow_the_losses() -> None:
 
 def test_queries_and_decisions_reject_tasks_of_the_other_kind() -> None:
     with pytest.raises(InvalidValueError, match="only a task that asks"):
-        Device(TASK).asked(bytes(16))
+        Device(TASK).accept_question(bytes(16))
     local = asking()
     with pytest.raises(InvalidValueError, match="call asked"):
         Device(local).decide(model(local), ROWS)
     with pytest.raises(InvalidValueError, match="16 bytes"):
-        Device(local).asked(b"short")
+        Device(local).accept_question(b"short")
 
 
 class Plugged:
@@ -601,7 +601,7 @@ def test_threads_share_a_device() -> None:
             decision = device.decide(own, ROWS)
             device.reward(decision.id, 1.0)
             found.append(device.report(decision.id, status(TASK)))
-            device.arrived(decision.id)
+            device.confirm(decision.id)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for one in threads:

@@ -114,7 +114,7 @@ def test_false_status_uses_up_no_decision(lie: str) -> None:
 def test_false_status_uses_up_no_budget(lie: str) -> None:
     of = asks()
     own = device(of, budget=Budget(epsilon=1.0))
-    id = own.asked(signed(question(of), of))
+    id = own.accept_question(signed(question(of), of))
     own.reward(id, 0.25)
     with pytest.raises(InvalidValueError):
         own.report(id, false_statuses(of)[lie])
@@ -126,7 +126,7 @@ def test_false_status_uses_up_no_budget(lie: str) -> None:
 def test_unusable_status_erases_no_record_of_a_spent_budget() -> None:
     of = asking()
     own = device(of, budget=Budget(epsilon=0.5))
-    id = own.asked(bytes(16))
+    id = own.accept_question(bytes(16))
     with pytest.raises(RejectedError, match="takes no reports"):
         own.report(id, status(of, state="closed"))
     with pytest.raises(InvalidValueError, match="labels are below 1"):
@@ -149,11 +149,11 @@ def test_questions_are_signed_where_the_task_names_keys() -> None:
     ]
     for lie in lies:
         with pytest.raises(InvalidValueError):
-            own.asked(lie)
+            own.accept_question(lie)
     assert own.due() == ()
-    assert own.asked(signed(true, of)) == true.id.hex()
+    assert own.accept_question(signed(true, of)) == true.id.hex()
     with pytest.raises(InvalidValueError, match="names no keys of the aggregator"):
-        device(asking()).asked(signed(true, of))
+        device(asking()).accept_question(signed(true, of))
 
 
 def false_models(of: Task) -> dict[str, Model | Signed]:
@@ -290,9 +290,9 @@ def test_signed_chain_is_remembered_over_a_restart(tmp_path: Path) -> None:
 def test_forgetting_a_false_signed_chain_loses_nothing(tmp_path: Path) -> None:
     of = asks()
     own = device(of, pending=Pending(tmp_path / "d.db"), budget=Budget(epsilon=2.0))
-    answered, waiting = (own.asked(signed(question(of, number), of)) for number in (1, 2))
+    answered, waiting = (own.accept_question(signed(question(of, number), of)) for number in (1, 2))
     own.report(answered, signed(status(of), of))
-    own.arrived(answered)
+    own.confirm(answered)
     sent = own.report(waiting, signed(status(of), of))
     shuffled = device(pending=Pending(tmp_path / "d.db"))
     decision = shuffled.decide(signed(model(SIGNED, length=900), SIGNED), ROWS)
@@ -307,7 +307,7 @@ def test_forgetting_a_false_signed_chain_loses_nothing(tmp_path: Path) -> None:
     assert set(shuffled.due()) == {decision.id, later.id}
     assert own.spent().epsilon == 2.0
     assert own.report(waiting, signed(status(of), of)) == sent
-    assert own.asked(signed(question(of, 1), of)) == answered
+    assert own.accept_question(signed(question(of, 1), of)) == answered
     assert own.due() == (waiting,)
 
 
@@ -316,15 +316,15 @@ def test_question_ids_of_one_task_block_no_other(tmp_path: Path) -> None:
     first, second = asking(), asking(nonce=b"second run bytes")
     store = Pending(tmp_path / "d.db")
     one, two = device(first, pending=store), device(second, pending=store)
-    id = one.asked(bytes(16))
+    id = one.accept_question(bytes(16))
     one.report(id, status(first))
-    one.arrived(id)
-    assert two.asked(bytes(16)) == id
+    one.confirm(id)
+    assert two.accept_question(bytes(16)) == id
     assert two.reward(id, 0.5)
     assert two.due() == (id,)
-    assert one.asked(bytes(16)) == id
+    assert one.accept_question(bytes(16)) == id
     assert one.due() == ()
-    two.refused(id)
+    two.discard(id)
     assert (one.due(), two.due()) == ((), ())
 
 

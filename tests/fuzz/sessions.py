@@ -38,7 +38,7 @@ from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_protocol.chain import export
+from kerchief_protocol.chain import write_chain
 from kerchief_protocol.model import Status
 from kerchief_protocol.report import Report
 
@@ -101,7 +101,7 @@ def _questions(name: str) -> Deployment:
 def _answer(*, name: str, losses: Any) -> None:
     task = _questions(name).task
     device = Device(task, budget=Budget(epsilon=9.0))
-    id = device.asked(os.urandom(16))
+    id = device.accept_question(os.urandom(16))
     try:
         device.reward(id, losses)
     except KerchiefError:
@@ -241,8 +241,8 @@ def _chained(command: str) -> Callable[..., None]:
 
 @functools.cache
 def _exported() -> bytes:
-    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"))
-    return export(Aggregator(made, store=MemoryStore()).chain())
+    deployment = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"))
+    return write_chain(Aggregator(deployment, store=MemoryStore()).chain())
 
 
 def _listing(*, kind: Any) -> None:

@@ -38,17 +38,17 @@ from kerchief.deployment import (
     Device,
     Learner,
     deploy,
-    deployed,
+    read_deployment,
 )
 from kerchief.deployment.audit_log import AuditLog
 from kerchief.deployment.library_code import LibraryCode
-from kerchief.deployment.verify import check_releases, read_chain, verify
+from kerchief.deployment.verify import check_releases, load_chain, verify
 from kerchief.privacy import Guarantee, Trust
 from kerchief.stores import FileWitness, open_store
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Pending
 from kerchief_protocol import canonical
-from kerchief_protocol.chain import ROOT, Line, export, follow, imported
+from kerchief_protocol.chain import ROOT, Line, check_chain, read_chain, write_chain
 from kerchief_protocol.model import Model, Numbers, Status
 from kerchief_protocol.noise import Bits, Coins
 from kerchief_protocol.parties import Party
@@ -106,7 +106,7 @@ def _facts(policy: str, size: str) -> Problem:
 
 
 @functools.cache
-def _made(trust: str, policy: str = "linucb", size: str = "usual") -> Deployment:
+def _build_deployment(trust: str, policy: str = "linucb", size: str = "usual") -> Deployment:
     facts = _facts(policy, size)
     return deploy(policy=policy, problem=facts, guarantee=promise(trust), window_s=0)
 
@@ -121,7 +121,7 @@ def _scratch() -> Path:
 
 @functools.cache
 def _tasks() -> tuple[bytes, ...]:
-    lazy = (_made("central", policy) for policy in ("glm", "greedy", "own-models"))
+    lazy = (_build_deployment("central", policy) for policy in ("glm", "greedy", "own-models"))
     bits = deploy(
         policy="linucb",
         problem=dataclasses.replace(FACTS, horizon=100),
@@ -129,16 +129,16 @@ def _tasks() -> tuple[bytes, ...]:
         mechanism="bits",
     )
     short = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=1)
-    usual = (_made(trust) for trust in TRUSTS)
+    usual = (_build_deployment(trust) for trust in TRUSTS)
     return (*(one.task.data for one in (*usual, *lazy, bits, short)), asking().data)
 
 
 @functools.cache
 def _visit(trust: str, policy: str = "linucb") -> tuple[bytes, bytes, bytes]:
     """A report, a model and a status of one honest visit."""
-    made = _made(trust, policy)
-    aggregator = Aggregator(made, store=SQLiteStore.memory())
-    model, status = Learner(made).model, aggregator.status()
+    deployment = _build_deployment(trust, policy)
+    aggregator = Aggregator(deployment, store=SQLiteStore.memory())
+    model, status = Learner(deployment).model, aggregator.status()
     device = _device(trust, policy)
     decision = device.decide(model, FEATURES)
     device.reward(decision.id, 0.5)
@@ -146,14 +146,14 @@ def _visit(trust: str, policy: str = "linucb") -> tuple[bytes, bytes, bytes]:
 
 
 def _device(trust: str, policy: str = "linucb", **more: Any) -> Device:
-    return Device(_made(trust, policy).task, code=_code(trust, policy), **more)
+    return Device(_build_deployment(trust, policy).task, code=_code(trust, policy), **more)
 
 
 @functools.cache
 def _code(trust: str, policy: str) -> Any:
     """The library's own code where a task needs it, compiled once."""
-    made = _made(trust, policy)
-    return LibraryCode(made) if isinstance(made.task.program, Library) else None
+    deployment = _build_deployment(trust, policy)
+    return LibraryCode(deployment) if isinstance(deployment.task.program, Library) else None
 
 
 @functools.cache
@@ -198,7 +198,7 @@ def _signing() -> tuple[Task, bytes]:
     """A task with a key, and its signed status as bytes."""
     private = bytes(range(32))
     party = Party(role="aggregator", operator="Example Ltd", keys=(public_key(private),))
-    task = dataclasses.replace(_made("local").task, parties=(party,), valid_s=100)
+    task = dataclasses.replace(_build_deployment("local").task, parties=(party,), valid_s=100)
     status = Status(task=task.id, state="running", epoch=0, label=0)
     return task, Signer(task, private, clock=lambda: 1e9).sign(status).write()
 
@@ -212,7 +212,7 @@ def _signed(*, data: bytes) -> None:
 
 
 def _report(*, data: bytes, trust: str) -> None:
-    task = _made(trust).task
+    task = _build_deployment(trust).task
     (together,) = Report.read_all([data], task)
     report = Report.read(data, task)
     assert isinstance(together, Report), "refused among others, and not alone"
@@ -230,9 +230,9 @@ def _array(*, array: Any) -> None:
 
 
 def _chain(*, data: bytes) -> None:
-    lines = imported(data)
-    assert export(lines) == data, "two texts for one chain"
-    assert follow(lines) == lines[-1].hash
+    lines = read_chain(data)
+    assert write_chain(lines) == data, "two texts for one chain"
+    assert check_chain(lines) == lines[-1].hash
 
 
 def _forged(said: Any) -> tuple[Line, ...]:
@@ -257,7 +257,7 @@ def _books(*, data: bytes, trust: str) -> None:
         case _:
             raise InvalidValueError("these are no lines")
     books = AuditLog.of(lines)
-    books.check(deployed(books.task))
+    books.check(read_deployment(books.task))
     assert books.spent().epsilon <= books.budget.epsilon * (1 + 1e-9), "overspent"
     check_releases(books, _field(trust)[1])
 
@@ -265,7 +265,7 @@ def _books(*, data: bytes, trust: str) -> None:
 def _verify(*, data: bytes, visits: Any, head: Any) -> None:
     path = _scratch() / f"chain-{os.getpid()}"
     path.write_bytes(data)
-    lines, _ = read_chain(str(path))
+    lines, _ = load_chain(str(path))
     if not isinstance(visits, int) or not isinstance(head, str | None):
         raise InvalidValueError("the commands take no such thing")
     said = verify(lines, visits=visits, head=head)
@@ -279,8 +279,8 @@ _MOST_COINS = 2**22
 
 def _deployed(*, data: bytes) -> None:
     task = Task.read(data)
-    made = deployed(task)
-    assert made.task.data == data, "another task"
+    deployment = read_deployment(task)
+    assert deployment.task.data == data, "another task"
 
 
 def _take_part(*, data: bytes) -> None:
@@ -307,7 +307,7 @@ def _begun(device: Device, task: Task) -> str:
     if program.kind == "answering":
         if program.questions > 1:
             raise InvalidValueError("one loss is all there is")
-        return device.asked(bytes(16))
+        return device.accept_question(bytes(16))
     if program.dim > 64:
         raise InvalidValueError("too long for here")
     zeros: dict[str, Any] = {"estimate": np.zeros(program.dim), "inverse": np.eye(program.dim)}
@@ -368,7 +368,7 @@ def _tell(*, status: bytes, id: Any, now: Any, trust: str) -> None:
 def _ask(*, question: bytes, losses: Any) -> None:
     device = Device(asking(), budget=Budget(epsilon=1.0))
     with untouched(lambda: _seen(device)):
-        id = device.asked(question)
+        id = device.accept_question(question)
     with untouched(lambda: _seen(device)):
         device.reward(id, losses)
     status = Status(task=device.task.id, state="running", epoch=0, label=0)
@@ -382,17 +382,17 @@ class _Open:
     """An aggregator that is opened anew when its horizon is over."""
 
     def __init__(self, trust: str) -> None:
-        self.made = _made(trust)
+        self.deployment = _build_deployment(trust)
         self.renew()
 
     def renew(self) -> None:
         self.store = SQLiteStore.memory()
-        self.aggregator = Aggregator(self.made, store=self.store)
+        self.aggregator = Aggregator(self.deployment, store=self.store)
         self.status = self.aggregator.status()
         self.taken = 0
 
     def seen(self) -> Any:
-        with self.store.read(self.made.task.id) as at:
+        with self.store.read(self.deployment.task.id) as at:
             row, counts = at.row(), at.counts()
         return row, counts
 
@@ -418,7 +418,7 @@ def _take(*, data: bytes, trust: str) -> None:
 
 
 def _follow(*, data: bytes, trust: str) -> None:
-    learner = Learner(_made(trust))
+    learner = Learner(_build_deployment(trust))
     learner.follow(_field(trust)[1][:1])
     with untouched(lambda: (learner.users, learner.releases, learner.model)):
         learner.follow([data])
@@ -628,7 +628,7 @@ def strangers() -> list[Target]:
             for trust in TRUSTS
         ),
         _on_wire("protocol.report:Release.read", _release, 3, data=releases[:1]),
-        _on_wire("protocol.chain:imported", _chain, 3, data=(export(chain),)),
+        _on_wire("protocol.chain:read_chain", _chain, 3, data=(write_chain(chain),)),
         *(
             _on_wire(
                 f"deployment.audit_log:AuditLog.of {trust}",
@@ -642,19 +642,19 @@ def strangers() -> list[Target]:
             name="deployment.verify:verify",
             call=_verify,
             samples={
-                "data": (export(chain),),
+                "data": (write_chain(chain),),
                 "visits": (1, 3),
                 "head": (None, chain[-1].hash.hex()),
             },
             held=closed({"data"}),
             weight=0.3,
         ),
-        _on_wire("deployment.deployment:deployed", _deployed, 0.3, data=_tasks()),
+        _on_wire("deployment.deployment:read_deployment", _deployed, 0.3, data=_tasks()),
         _on_wire(
             "device.device:Device",
             _take_part,
             2,
-            data=(*_tasks()[:4], _made("local", "own-models").task.data, asking().data),
+            data=(*_tasks()[:4], _build_deployment("local", "own-models").task.data, asking().data),
         ),
         *(
             Target(
@@ -776,7 +776,7 @@ BY_STRANGERS = {
     "deployment.audit_log:AuditLog.of": "deployment.audit_log:AuditLog.of central",
     "deployment.audit_log:ChainReader": "deployment.audit_log:AuditLog.of central",
     "deployment.deployment:deploy": "deployment.bandit:Bandit",
-    "deployment.deployment:deployed": "deployment.deployment:deployed",
+    "deployment.deployment:read_deployment": "deployment.deployment:read_deployment",
     "deployment.release_batch:ReleaseBatch": "deployment.aggregator:Aggregator local",
     "deployment.learner:Form": "device:model greedy",
     "deployment.learner:Learner": "deployment.learner:Learner joint",
@@ -788,7 +788,7 @@ BY_STRANGERS = {
     "deployment.record_check:RecordCheck": "deployment.aggregator:Aggregator joint",
     "deployment.verify:check_payloads": "deployment.audit_log:AuditLog.of central",
     "deployment.verify:check_releases": "deployment.audit_log:AuditLog.of central",
-    "deployment.verify:read_chain": "deployment.verify:verify",
+    "deployment.verify:load_chain": "deployment.verify:verify",
     "deployment.verify:verify": "deployment.verify:verify",
     "deployment.witnessed_store:WitnessedStore": "deployment.aggregator:Aggregator local",
     "stores.opening:open_store": "stores:paths",
@@ -802,9 +802,9 @@ BY_STRANGERS = {
     "protocol.canonical:read_as": "protocol.task:Task.read",
     "protocol.canonical:unpack": "protocol.task:Task.read",
     "protocol.canonical:write": "protocol.canonical:write",
-    "protocol.chain:export": "protocol.chain:imported",
-    "protocol.chain:follow": "protocol.chain:imported",
-    "protocol.chain:imported": "protocol.chain:imported",
+    "protocol.chain:write_chain": "protocol.chain:read_chain",
+    "protocol.chain:check_chain": "protocol.chain:read_chain",
+    "protocol.chain:read_chain": "protocol.chain:read_chain",
     "device.rows:PostedModel.of": "protocol.model:Model.read",
     "device.rows:PostedModel.stored": "protocol.model:Model.read",
     "protocol.model:Model.read": "protocol.model:Model.read",

@@ -26,7 +26,7 @@ from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import BoundedScalar, GramMatrix, RegressionMoments
 from kerchief.core.report_distribution import ReportDistribution
-from kerchief.deployment import Bandit, Budget, Device, deploy, deployed
+from kerchief.deployment import Bandit, Budget, Device, deploy, read_deployment
 from kerchief.deployment.audit_log import AuditLog
 from kerchief.deployment.learner import Form
 from kerchief.deployment.verify import check_releases
@@ -185,7 +185,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a report of more numbers than memory": lambda: task(_coins(2**50), needs=(100,)),
     "a program that divides by zero": lambda: Device(_broken(balance=0.0)),
     "a program beyond all floats": lambda: Device(_broken(response_high=1e308)),
-    "a task of no known bandit": lambda: deployed(task()),
+    "a task of no known bandit": lambda: read_deployment(task()),
     "a receipt that is a number": lambda: AuditLog.of(_lines("charge", 3)),
     "a number of a receipt that is none": lambda: AuditLog.of(_lines("charge", {"real": "z" * 16})),
     "a draw without a release": lambda: check_releases(_drawn(), ()),
@@ -248,8 +248,8 @@ def test_finding_is_rejected_with_kerchief_error(what: str) -> None:
 def test_a_bandit_with_numpy_facts_is_deployed() -> None:
     """A NumPy number came back as an array, which no check takes for a number."""
     promise = dataclasses.replace(LOCAL, epsilon=np.float32(0.5))  # type: ignore[arg-type]
-    made = deploy(policy="linucb", problem=facts(norm=np.float64(1.0)), guarantee=promise)
-    assert deployed(made.task).problem == made.problem
+    deployment = deploy(policy="linucb", problem=facts(norm=np.float64(1.0)), guarantee=promise)
+    assert read_deployment(deployment.task).problem == deployment.problem
 
 
 def test_big_endian_numbers_are_written_correctly() -> None:
@@ -289,7 +289,7 @@ def test_a_tiny_delta_is_calibrated_for() -> None:
 def test_invalid_reward_charges_nothing(wrong: Any) -> None:
     """It was charged first, and then could not be reported."""
     device = Device(asking(), budget=Budget(epsilon=1.0))
-    id = device.asked(bytes(16))
+    id = device.accept_question(bytes(16))
     given: tuple[Any, ...] = ([wrong], [[wrong]], [0.5, wrong])
     for losses in (*given, *(() if wrong == [0.5] else (wrong,))):
         with pytest.raises(InvalidValueError):
@@ -342,7 +342,7 @@ def test_an_answer_that_is_no_number_costs_nothing() -> None:
     """It was charged first, and then could not be encoded."""
     task = deploy(policy="tsallis", problem=problem(arms=3), guarantee=LOCAL, window_s=0).task
     device = Device(task, budget=Budget(epsilon=9.0))
-    id = device.asked(bytes(16))
+    id = device.accept_question(bytes(16))
     wrong: Any
     for wrong in (["a"], [], [0.5, 0.5], [1e400], None):
         with pytest.raises(InvalidValueError):

@@ -218,7 +218,7 @@ def test_planned_message_sizes_match_a_deployed_device() -> None:
     assert row.wire is not None
     assert row.wire.numbers == task.size
     assert row.wire.models == task.cohorts
-    learner = kerchief.Learner(kerchief.deployed(task))
+    learner = kerchief.Learner(kerchief.read_deployment(task))
     assert row.wire.model_bytes == len(learner.model.write())
 
 

@@ -19,7 +19,7 @@ from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
-from kerchief.deployment import deploy, deployed
+from kerchief.deployment import deploy, read_deployment
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
@@ -400,5 +400,5 @@ def test_best_is_an_alias_shown_as_sampling() -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
     made = deploy(policy="best", problem=FACTS, guarantee=promise)
     assert type(made.policy) is LinearSampling
-    assert type(deployed(Task.read(made.task.data)).policy) is LinearSampling
+    assert type(read_deployment(Task.read(made.task.data)).policy) is LinearSampling
     assert made.task.name == "sampling"

@@ -16,7 +16,7 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
-from kerchief.deployment.deployment import deploy, deployed
+from kerchief.deployment.deployment import deploy, read_deployment
 from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.sblb import SBLB, batch_length, corollary_keep, printed_keep
@@ -184,7 +184,7 @@ def test_a_task_has_the_same_box_and_both_promises() -> None:
     (noise,) = task.noise
     keep = local_keep(1.0, bits=1, dimension=5, taxicab=1 + math.sqrt(2) + 1 / math.sqrt(2))
     assert noise == Bits(size=5, bits=1, bound=1.0, keep=(round(keep * KEEP_UNITS),) * 2)
-    assert deployed(task).task == task
+    assert read_deployment(task).task == task
 
 
 @pytest.mark.parametrize(

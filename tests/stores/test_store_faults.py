@@ -205,9 +205,9 @@ def test_unreachable_server_error_hides_the_password(rest: str) -> None:
 
 def test_errors_quote_no_row(store: Store) -> None:
     with store.transaction(TASK) as transaction:
-        transaction.see([(b"planted-value-16", 0)], epoch=0)
+        transaction.add_report_ids([(b"planted-value-16", 0)], epoch=0)
     with pytest.raises(KerchiefError) as caught, store.transaction(TASK) as transaction:
-        transaction.see([(b"planted-value-16", 0)], epoch=0)
+        transaction.add_report_ids([(b"planted-value-16", 0)], epoch=0)
     text = str(caught.value)
     assert "planted" not in text
     assert b"planted".hex() not in text
@@ -358,7 +358,7 @@ class Interrupting(list[Any]):
 @pytest.mark.parametrize(
     "step",
     [
-        lambda at: at.see([(bytes(16), 1)], epoch=0),
+        lambda at: at.add_report_ids([(bytes(16), 1)], epoch=0),
         lambda at: at.keep(1, [(bytes(16), b"body")]),
         lambda at: at.publish(1, [b"second"]),
         lambda at: at.hide(b"other"),

@@ -12,7 +12,7 @@ from tests.stores.traffic import TASK, audit, begin, fresh, ingest, names
 from kerchief.stores import Question, Row, Store, open_store
 from kerchief.stores.memory import MemoryStore
 from kerchief_protocol.canonical import write
-from kerchief_protocol.chain import ROOT, Line, follow
+from kerchief_protocol.chain import ROOT, Line, check_chain
 from kerchief_protocol.errors import FencedError, InvalidValueError, StoreError
 
 _A, _B, _C = (bytes([n]) * 16 for n in (1, 2, 3))
@@ -39,14 +39,14 @@ def test_tasks_are_apart(store: Store) -> None:
     begin(store, b"other")
     assert store.tasks() == [TASK, b"other"]
     with store.transaction(TASK) as transaction:
-        transaction.see([(_A, 0)], epoch=0)
+        transaction.add_report_ids([(_A, 0)], epoch=0)
         transaction.keep(0, [(_A, b"body")])
         transaction.publish(0, [b"release"])
     with store.transaction(b"other") as transaction:
-        assert transaction.known([_A]) == set()
+        assert transaction.find_report_ids([_A]) == set()
         assert transaction.counts() == {}
         assert transaction.releases(0, 9) == []
-        transaction.see([(_A, 0)], epoch=0)
+        transaction.add_report_ids([(_A, 0)], epoch=0)
         transaction.forget(0)
     with store.read(TASK) as reader:
         assert reader.bodies(0) == [b"body"]
@@ -81,7 +81,7 @@ def test_the_chain_grows_at_its_end_only(store: Store) -> None:
         with pytest.raises(FencedError), store.transaction(TASK) as transaction:
             transaction.append([wrong])
     with store.read(TASK) as reader:
-        assert follow(reader.lines()) == third.hash
+        assert check_chain(reader.lines()) == third.hash
 
 
 def test_a_chain_begins_at_the_root(store: Store) -> None:
@@ -94,47 +94,47 @@ def test_a_chain_begins_at_the_root(store: Store) -> None:
 
 def test_reports_are_remembered_once(store: Store) -> None:
     with store.transaction(TASK) as transaction:
-        transaction.see([(_A, 4), (_B, 4)], epoch=0)
-        transaction.see([(_C, 0)], epoch=1)
-        assert transaction.known([_A, _C, bytes(16)]) == {_A, _C}
+        transaction.add_report_ids([(_A, 4), (_B, 4)], epoch=0)
+        transaction.add_report_ids([(_C, 0)], epoch=1)
+        assert transaction.find_report_ids([_A, _C, bytes(16)]) == {_A, _C}
     for again in ([_A], [bytes(16), bytes(16)]):
         with pytest.raises(InvalidValueError), store.transaction(TASK) as transaction:
-            transaction.see([(one, 0) for one in again], epoch=0)
+            transaction.add_report_ids([(one, 0) for one in again], epoch=0)
     with store.read(TASK) as reader:
-        assert reader.seen() == {(0, 4): 2, (1, 0): 1}
-        assert reader.known([]) == set()
+        assert reader.count_report_ids() == {(0, 4): 2, (1, 0): 1}
+        assert reader.find_report_ids([]) == set()
 
 
 def test_forget_seen_affects_one_task_alone(store: Store) -> None:
     other = b"another".ljust(32, b"-")
     with store.transaction(other) as transaction:
         transaction.create(fresh())
-        transaction.see([(_A, 0)], epoch=0)
+        transaction.add_report_ids([(_A, 0)], epoch=0)
     with store.transaction(TASK) as transaction:
-        transaction.see([(_A, 0), (_B, 0)], epoch=0)
-        transaction.forget_seen()
-        assert transaction.known([_A, _B]) == set()
-        transaction.see([(_A, 1)], epoch=0)
+        transaction.add_report_ids([(_A, 0), (_B, 0)], epoch=0)
+        transaction.forget_report_ids()
+        assert transaction.find_report_ids([_A, _B]) == set()
+        transaction.add_report_ids([(_A, 1)], epoch=0)
 
     def interrupted() -> None:
         with store.transaction(TASK) as transaction:
-            transaction.forget_seen()
+            transaction.forget_report_ids()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     with store.read(TASK) as reader:
-        assert reader.seen() == {(0, 1): 1}
+        assert reader.count_report_ids() == {(0, 1): 1}
     with store.read(other) as reader:
-        assert reader.known([_A]) == {_A}
+        assert reader.find_report_ids([_A]) == {_A}
 
 
 def test_many_reports_at_once(store: Store) -> None:
     ids = [n.to_bytes(16, "big") for n in range(3000)]
     with store.transaction(TASK) as transaction:
-        transaction.see([(one, 0) for one in ids[::2]], epoch=0)
+        transaction.add_report_ids([(one, 0) for one in ids[::2]], epoch=0)
         transaction.keep(0, [(id, id) for id in ids])
-        assert transaction.known(ids) == set(ids[::2])
+        assert transaction.find_report_ids(ids) == set(ids[::2])
         assert transaction.counts() == {0: 3000}
         assert transaction.bodies(0) == ids
 
@@ -239,18 +239,18 @@ def test_questions_are_answered_or_expire_once(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         for n, id in enumerate((_C, _B, _A)):
             transaction.ask(id, round=n, action=b"a%d" % n, memo=b"m%d" % n, due=100 + n)
-        transaction.answered(_C, b"report")
+        transaction.answer(_C, b"report")
         assert transaction.open_questions() == 2
-        assert [one.id for one in transaction.expired(101, 9)] == [_B]
-        assert [one.id for one in transaction.expired(102, 9)] == [_B, _A]
-        assert [one.id for one in transaction.expired(102, 1)] == [_B]
+        assert [one.id for one in transaction.overdue_questions(101, 9)] == [_B]
+        assert [one.id for one in transaction.overdue_questions(102, 9)] == [_B, _A]
+        assert [one.id for one in transaction.overdue_questions(102, 1)] == [_B]
         transaction.expire(_B)
     for done in (_C, _B, bytes(16)):
         with (
             pytest.raises(InvalidValueError, match="not open"),
             store.transaction(TASK) as transaction,
         ):
-            transaction.answered(done, b"late")
+            transaction.answer(done, b"late")
     with store.read(TASK) as reader:
         assert reader.question(bytes(16)) is None
         assert reader.question(_C) == Question(
@@ -266,7 +266,7 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
     def interrupted() -> None:
         with store.transaction(TASK) as transaction:
             transaction.change(replace(before, epoch=9))
-            transaction.see([(_A, 0)], epoch=0)
+            transaction.add_report_ids([(_A, 0)], epoch=0)
             transaction.keep(0, [(_A, b"body")])
             transaction.publish(0, [b"release"])
             transaction.hide(b"secret")
@@ -285,11 +285,11 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
 def test_swallowed_failure_prevents_the_commit(store: Store) -> None:
     def swallowing() -> None:
         with store.transaction(TASK) as transaction:
-            transaction.see([(_A, 0)], epoch=0)
+            transaction.add_report_ids([(_A, 0)], epoch=0)
             with pytest.raises(InvalidValueError):
-                transaction.see([(_A, 0)], epoch=0)
+                transaction.add_report_ids([(_A, 0)], epoch=0)
             with pytest.raises(StoreError, match="over"):
-                transaction.see([(_B, 0)], epoch=0)
+                transaction.add_report_ids([(_B, 0)], epoch=0)
 
     with pytest.raises(StoreError, match="over"):
         swallowing()
@@ -300,7 +300,7 @@ def test_a_transaction_is_no_use_after_it_was_left(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         pass
     with pytest.raises(StoreError, match="over"):
-        transaction.see([(_A, 0)], epoch=0)
+        transaction.add_report_ids([(_A, 0)], epoch=0)
     with store.read(TASK) as reader:
         assert not hasattr(reader, "see")
     with pytest.raises(StoreError, match="over"):
@@ -330,10 +330,10 @@ def test_a_reader_sees_nothing_that_is_not_committed(store: Store) -> None:
 
     def look() -> None:
         with store.read(TASK) as reader:
-            looks.append((reader.known([_A]), committed.is_set()))
+            looks.append((reader.find_report_ids([_A]), committed.is_set()))
 
     with store.transaction(TASK) as transaction:
-        transaction.see([(_A, 0)], epoch=0)
+        transaction.add_report_ids([(_A, 0)], epoch=0)
         thread = threading.Thread(target=look)
         thread.start()
         thread.join(0.1)  # In memory it waits for the transaction, elsewhere for nothing.
@@ -347,17 +347,17 @@ def test_a_reader_sees_nothing_that_is_not_committed(store: Store) -> None:
 def test_a_reader_sees_one_state(store: Store) -> None:
     def change() -> None:
         with store.transaction(TASK) as transaction:
-            transaction.see([(_A, 0)], epoch=0)
+            transaction.add_report_ids([(_A, 0)], epoch=0)
 
     thread = threading.Thread(target=change)
     with store.read(TASK) as reader:
-        before = reader.known([_A])
+        before = reader.find_report_ids([_A])
         thread.start()
         thread.join(0.1)
-        assert reader.known([_A]) == before == set()
+        assert reader.find_report_ids([_A]) == before == set()
     thread.join()
     with store.read(TASK) as reader:
-        assert reader.known([_A]) == {_A}
+        assert reader.find_report_ids([_A]) == {_A}
 
 
 def test_eight_threads_count_each_report_once(store: Store) -> None:

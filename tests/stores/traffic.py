@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kerchief.stores import Row, Store, Transaction, open_store
 from kerchief_protocol.canonical import write
-from kerchief_protocol.chain import ROOT, Line, follow
+from kerchief_protocol.chain import ROOT, Line, check_chain
 from kerchief_protocol.errors import StoreError
 
 TASK = bytes(range(32))
@@ -60,9 +60,9 @@ def take(transaction: Transaction, ids: list[bytes]) -> None:
     """Take in what is new, and close cohorts as they fill."""
     row = transaction.row()
     assert row is not None
-    known = transaction.known(ids)
+    known = transaction.find_report_ids(ids)
     for id in (one for one in dict.fromkeys(ids) if one not in known):
-        transaction.see([(id, row.cohort)], epoch=row.epoch)
+        transaction.add_report_ids([(id, row.cohort)], epoch=row.epoch)
         transaction.keep(row.cohort, [(id, id + _FILL)])
         if transaction.counts()[row.cohort] == NEED:
             row = _close(transaction, row)
@@ -94,20 +94,20 @@ def audit(store: Store) -> set[bytes]:
         assert row is not None
         lines, releases = reader.lines(), reader.releases(0, 10**9)
         bodies = reader.bodies(row.cohort)
-        assert follow(lines) == row.head
+        assert check_chain(lines) == row.head
         assert len(lines) == row.length == row.releases + 1
         assert len(releases) == row.releases == row.cohort
         assert reader.secret() == b"%d" % row.releases
         assert reader.counts() == ({row.cohort: len(bodies)} if bodies else {})
         cohorts = {n: len(release) // 16 for n, release in enumerate(releases)}
         cohorts |= {row.cohort: len(bodies)} if bodies else {}
-        assert reader.seen() == {(0, cohort): many for cohort, many in cohorts.items()}
+        assert reader.count_report_ids() == {(0, cohort): many for cohort, many in cohorts.items()}
         assert all(many == NEED for cohort, many in cohorts.items() if cohort < row.cohort)
         ids = [body[:16] for body in bodies]
         for release in releases:
             ids += [release[at : at + 16] for at in range(0, len(release), 16)]
         assert max(Counter(ids).values(), default=1) == 1
-        assert reader.known(ids) == set(ids)
+        assert reader.find_report_ids(ids) == set(ids)
     return set(ids)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from kerchief_device.decision import Decision
 from kerchief_device.inputs import (
     Features,
-    check_chain,
+    check_chain_length,
     check_default,
     check_rows,
     check_status,
@@ -155,7 +155,7 @@ class Device:
         )
         return Decision(id=random[:16].hex(), arm=arm if names is None else names[arm])
 
-    def asked(self, question: bytes | Signed) -> str:
+    def accept_question(self, question: bytes | Signed) -> str:
         """Take a learner's question; one that was answered before is not answered again.
 
         Args:
@@ -180,7 +180,7 @@ class Device:
         """Take a place in the group that is asked now; a client has one place in a task.
 
         Asked again before its report is made, the device repeats the place that it has. If that
-        group is full meanwhile, `report` says so; after `refused` the client may join once more.
+        group is full meanwhile, `report` says so; after `discard` the client may join once more.
 
         Raises:
             InvalidValueError: the client has answered already, the model is of another phase, or a
@@ -270,7 +270,7 @@ class Device:
         Raises:
             InvalidValueError: no such decision is pending, it is not due, or the status is not
                 signed as the task demands; nothing was charged, and the decision waits.
-            RejectedError: the task takes no reports, or not of this place's group; `refused` throws
+            RejectedError: the task takes no reports, or not of this place's group; `discard` throws
                 the record away.
             BudgetExceededError: the user's own budget does not pay for it; the record is erased.
         """
@@ -289,11 +289,11 @@ class Device:
 
         return self._pending.encoded(read_id(id), self.task.id, make, check=check, bill=self._bill)
 
-    def arrived(self, id: str) -> None:
+    def confirm(self, id: str) -> None:
         """Remove a report that the aggregator has received."""
         self._pending.gone(read_id(id), self.task.id, remember=self._should_remember_ids)
 
-    def refused(self, id: str) -> None:
+    def discard(self, id: str) -> None:
         """Discard a report that the aggregator refused; no other is made."""
         phased = isinstance(self.task.program, Phased)
         self._pending.gone(
@@ -373,7 +373,7 @@ class Device:
         return (model.length, model.head) if self.task.keys("learner") else None
 
     def _check_posted(self, model: Model) -> PostedModel:
-        check_chain(self.task, model)
+        check_chain_length(self.task, model)
         return PostedModel.of(model)
 
     def _check_report(self, row: Row, status: Status) -> None:

@@ -40,7 +40,7 @@ def check_default(task: Task) -> None:
         )
 
 
-def check_chain(task: Task, model: Model) -> None:
+def check_chain_length(task: Task, model: Model) -> None:
     """Refuse a chain longer than any of this task, since a device remembers the longest.
 
     A chain has a first and a last line, and one line for each release, each epoch, each charge and

@@ -70,7 +70,7 @@ class Line:
         return Line(number=self.number + 1, kind=kind, prev=self.hash, body=write(content))
 
 
-def follow(lines: Iterable[Line]) -> bytes:
+def check_chain(lines: Iterable[Line]) -> bytes:
     """Check every line of a chain, and return its head.
 
     Raises:
@@ -87,14 +87,14 @@ def follow(lines: Iterable[Line]) -> bytes:
     return head
 
 
-def export(lines: Iterable[Line]) -> bytes:
+def write_chain(lines: Iterable[Line]) -> bytes:
     """Write a chain as text, with one line of canonical JSON per line."""
     rows = (_Row(body=line.body.decode(), kind=line.kind, prev=line.prev) for line in lines)
     return b"".join(write(pack(row)) + b"\n" for row in rows)
 
 
-def imported(data: bytes) -> tuple[Line, ...]:
-    """Read a chain that `export` wrote; `follow` checks whether it is complete.
+def read_chain(data: bytes) -> tuple[Line, ...]:
+    """Read a chain that `write_chain` wrote; `check_chain` checks whether it is complete.
 
     Raises:
         CodecError: it is no exported chain.

@@ -77,8 +77,8 @@ class RejectedError(KerchiefError):
 class FencedError(KerchiefError):
     """A store is not the one that was last seen: it was rolled back, copied or changed.
 
-    >>> from kerchief_protocol.chain import follow
-    >>> follow([])
+    >>> from kerchief_protocol.chain import check_chain
+    >>> check_chain([])
     Traceback (most recent call last):
     ...
     kerchief_protocol.errors.FencedError: the chain is empty; it begins with the task

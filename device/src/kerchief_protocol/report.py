@@ -116,7 +116,7 @@ class Release:
 
     def write(self) -> bytes:
         """Write the release as bytes."""
-        (data,), _ = written(
+        (data,), _ = write_releases(
             self.total[None],
             number=self.number,
             epoch=self.epoch,
@@ -144,7 +144,7 @@ class Release:
         )
 
 
-def written(
+def write_releases(
     totals: Wholes, *, number: int, epoch: int, cohort: int, users: Sequence[int], previous: bytes
 ) -> tuple[list[bytes], list[bytes]]:
     """Encode releases of consecutive cohorts; return their bytes and their hashes.

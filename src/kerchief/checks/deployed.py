@@ -25,7 +25,7 @@ from kerchief.checks.policy_fixture import SEED, PolicyFixture, by_reports, poli
 from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fits_scale
 from kerchief.core.contracts import Stops
 from kerchief.core.errors import BudgetExceededError
-from kerchief.deployment.context_free import unit_of
+from kerchief.deployment.context_free import compute_unit
 from kerchief.deployment.deployment import Deployment, assemble_deployment
 from kerchief.deployment.task_building import TaskOptions
 from kerchief.policies.context_free.base import LOSS
@@ -95,7 +95,7 @@ def _expect_same_learner(case: PolicyFixture, deployment: Deployment) -> None:
                 arguments = (
                     question.action.array,
                     memo,
-                    estimate / unit_of(policy),
+                    estimate / compute_unit(policy),
                     jnp.int32(answer_count),
                 )
                 state, answer_count = _learn(policy, state, *arguments), answer_count + 1
@@ -194,7 +194,7 @@ def _expect_same_device(case: PolicyFixture, deployment: Deployment) -> None:
 def _encode_answer(deployment: Deployment, action: Any, losses: Floats) -> Floats:
     policy: Any = deployment.policy
     query: Any = deployment.privatizers[LOSS].query
-    number = policy.answer(jnp.asarray(action), jnp.asarray(losses)) * unit_of(policy)
+    number = policy.answer(jnp.asarray(action), jnp.asarray(losses)) * compute_unit(policy)
     return np.asarray(query.encode(number), np.float64)
 
 
@@ -236,7 +236,7 @@ def _expect_refusal(case: PolicyFixture, deployment: Deployment) -> None:
 def _request_report(device: Device, number: int, losses: Floats) -> bytes:
     """Ask a device a question and return its report."""
     task = device.task
-    id = device.asked(number.to_bytes(16, "big"))
+    id = device.accept_question(number.to_bytes(16, "big"))
     device.reward(id, losses)
     return device.report(id, Status(task=task.id, state="running", epoch=0, label=0))
 

@@ -13,14 +13,14 @@ from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValueError
 from kerchief.deployment.admission import describe_honest_part
-from kerchief.deployment.context_free import unpacked
-from kerchief.deployment.verify import check_releases, read_chain
+from kerchief.deployment.context_free import unpack_problem
+from kerchief.deployment.verify import check_releases, load_chain
 from kerchief.deployment.verify import verify as verified
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
-from kerchief_protocol.chain import export as exported
+from kerchief_protocol.chain import write_chain
 
 # Letters of an author's text that are shown: on a usual terminal they begin no second line.
 _MAX_LETTERS = 40
@@ -80,7 +80,7 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
     wrote. Leaves with 1 if the accountants disagree or the budget was overspent, and with 2 if the
     chain is not whole.
     """
-    lines, releases = read_chain(place)
+    lines, releases = load_chain(place)
     verification = verified(lines, visits=visits, head=head)
     books, result = verification.books, verification.review
     if releases is not None:
@@ -90,7 +90,7 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
         state = {"draws": len(books.drawn), "epochs": len(books.epochs), "ended": books.ended}
         print_json({**summary, **state, **_build_document(result, books.receipts)})
     else:
-        problem = unpacked(books.task.bandit, books.task.problem)
+        problem = unpack_problem(books.task.bandit, books.task.problem)
         _print_review(result, books.receipts, protected=problem.protected)
         if books.task.trust == Trust.SHUFFLE:
             print_wrapped(describe_honest_part(books.task.promise.honest))
@@ -106,8 +106,8 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
 @click.argument("place")
 def export(*, place: str) -> None:
     """Write the chain of the task at PLACE to standard output, one line for each line of it."""
-    lines, _ = read_chain(place)
-    click.echo(exported(lines), nl=False)
+    lines, _ = load_chain(place)
+    click.echo(write_chain(lines), nl=False)
 
 
 def _compute_exit_code(result: Review) -> int:

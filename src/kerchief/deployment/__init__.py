@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kerchief.deployment.bandit import Bandit as Bandit
     from kerchief.deployment.deployment import Deployment as Deployment
     from kerchief.deployment.deployment import deploy as deploy
-    from kerchief.deployment.deployment import deployed as deployed
+    from kerchief.deployment.deployment import read_deployment as read_deployment
     from kerchief.deployment.learner import Learner as Learner
     from kerchief.deployment.population import PopulationLearner as PopulationLearner
     from kerchief.deployment.questions import Asker as Asker
@@ -39,7 +39,7 @@ _HOMES = {
     "Aggregator": "kerchief.deployment.aggregator",
     "PopulationLearner": "kerchief.deployment.population",
     "deploy": "kerchief.deployment.deployment",
-    "deployed": "kerchief.deployment.deployment",
+    "read_deployment": "kerchief.deployment.deployment",
 }
 
 __all__ = list(_HOMES)

@@ -88,15 +88,15 @@ class Places:
     """Places of clients: how many each may take, and takes in one transaction."""
 
     def __init__(
-        self, at: Transaction, admission: Admission, clients: Sequence[bytes | None]
+        self, transaction: Transaction, admission: Admission, clients: Sequence[bytes | None]
     ) -> None:
         """Look up how many places these clients have taken in earlier transactions."""
-        self._transaction = at
+        self._transaction = transaction
         self._taken_counts: dict[bytes, int] = {}
         self._limits = {client: admission.limit(client) for client in set(clients)}
         limited = [client for client, limit in self._limits.items() if limit]
-        self._names = _names(at, limited) if limited else {}
-        self._earlier_counts = at.clients(self._names.values()) if limited else {}
+        self._names = _names(transaction, limited) if limited else {}
+        self._earlier_counts = transaction.clients(self._names.values()) if limited else {}
 
     def refusal(self, client: bytes | None) -> RejectedError | None:
         """Return why a client may take no place; None if it may."""
@@ -175,9 +175,9 @@ def read_client(client: Client) -> bytes | None:
     return client or None
 
 
-def _names(at: Transaction, clients: Sequence[bytes | None]) -> dict[bytes | None, bytes]:
+def _names(transaction: Transaction, clients: Sequence[bytes | None]) -> dict[bytes | None, bytes]:
     """Compute the names of clients in the store; all unknown clients share a name."""
-    key = at.client_key()
+    key = transaction.client_key()
     if key is None:
         raise FencedError("the store lacks the key under which it names clients; it was changed")
     return {client: hmac.digest(key, client or b"", hashlib.sha256) for client in clients}

@@ -33,11 +33,11 @@ from kerchief.deployment.admission import (
     describe_honest_part,
     read_clients,
 )
-from kerchief.deployment.audit_log import ChainReader, Epoch, charged, opened
+from kerchief.deployment.audit_log import ChainReader, Epoch, charge_epoch, encode_opening
 from kerchief.deployment.deployed_statistic import build_statistics, write_secret
 from kerchief.deployment.deployment import Deployment
 from kerchief.deployment.record_check import RecordCheck
-from kerchief.deployment.release_batch import ReleaseBatch, appended
+from kerchief.deployment.release_batch import ReleaseBatch, append_lines
 from kerchief.deployment.statements import (
     TIMED_REQUESTS,
     UNNOTICED_COPIES,
@@ -81,7 +81,7 @@ class Aggregator(WitnessedStore):
 
     def __init__(
         self,
-        made: Deployment,
+        deployment: Deployment,
         *,
         store: Store,
         witness: Witness | None = None,
@@ -94,7 +94,7 @@ class Aggregator(WitnessedStore):
         """Open a task in a store, or begin it: then its whole horizon is paid for at once.
 
         Args:
-            made: the task, with its noise.
+            deployment: the task, with its noise.
             store: what survives a crash.
             witness: remembers the chain's head elsewhere, such as a `FileWitness` on another disk.
                 Without it a store that was restored or copied is not noticed, which voids the
@@ -111,22 +111,27 @@ class Aggregator(WitnessedStore):
             FencedError: the store is not as it was last seen, or its task is another one.
             InvalidValueError: the task is for another role.
         """
-        if (made.task.bandit == "context-free") != self._asks:
+        if (deployment.task.bandit == "context-free") != self._asks:
             raise InvalidValueError(
-                f"the bandit of this task is {made.task.bandit}; Asker is for bandits without "
-                "contexts, and Bandit and Aggregator are for all others"
+                f"the bandit of this task is {deployment.task.bandit}; Asker is for bandits "
+                "without contexts, and Bandit and Aggregator are for all others"
             )
-        super().__init__(made, store=store, witness=witness, desks=build_statistics(made, pool))
+        super().__init__(
+            deployment,
+            store=store,
+            witness=witness,
+            deployed_statistics=build_statistics(deployment, pool),
+        )
         # A bandit in one process makes all reports itself.
-        self._record_check = RecordCheck(made.task) if pool is None else None
+        self._record_check = RecordCheck(deployment.task) if pool is None else None
         self._source, self._noise = source, source if pool is None else None
         self._admission = admission or AdmitEveryone()
 
-        def start(at: Transaction, row: Row | None, reader: ChainReader) -> Row:
+        def start(transaction: Transaction, row: Row | None, chain: ChainReader) -> Row:
             if row is None:
-                return self._begin(at)
-            self._check(at, row, reader, renew=renew or restart)
-            self._reader = reader
+                return self._begin(transaction)
+            self._check(transaction, row, chain, renew=renew or restart)
+            self._chain_reader = chain
             return row
 
         with self._lock:
@@ -138,8 +143,8 @@ class Aggregator(WitnessedStore):
 
     def status(self) -> Status:
         """Return the public status for devices that are about to report."""
-        with self._store.read(self.task.id) as at:
-            row = read_row(at)
+        with self._store.read(self.task.id) as reader:
+            row = read_row(reader)
         over = row.cohort >= self.task.cohorts
         return Status(
             task=self.task.id,
@@ -178,21 +183,21 @@ class Aggregator(WitnessedStore):
         senders = read_clients(clients, len(read))
         with self._lock:
             if not any(isinstance(report, Report) for report in read):
-                with self._store.read(self.task.id) as at:
-                    self._running(at)
+                with self._store.read(self.task.id) as reader:
+                    self._read_running_row(reader)
                 return tuple(report for report in read if isinstance(report, RejectedError))
-            with self._store.transaction(self.task.id) as at:
-                row = self._running(at)
-                self._check_witness(at, row)
-                answers, row = self._taken(at, row, read, senders)
+            with self._store.transaction(self.task.id) as transaction:
+                row = self._read_running_row(transaction)
+                self._check_witness(transaction, row)
+                answers, row = self._take_reports(transaction, row, read, senders)
             self._bear_witness(row)
         return answers
 
-    def releases(self, first: int = 0, most: int = PAGE) -> tuple[bytes, ...]:
+    def releases(self, first: int = 0, limit: int = PAGE) -> tuple[bytes, ...]:
         """Releases from a number on, at most 10000 at once: the same bytes for ever."""
-        first, most = check_page(first, most)
-        with self._store.read(self.task.id) as at:
-            row, payloads = read_row(at), tuple(at.releases(first, most))
+        first, limit = check_page(first, limit)
+        with self._store.read(self.task.id) as reader:
+            row, payloads = read_row(reader), tuple(reader.releases(first, limit))
         self._bear_witness(row)
         return payloads
 
@@ -202,7 +207,7 @@ class Aggregator(WitnessedStore):
 
     def statement(self) -> str:
         """What is promised to whom, what it relies on, and who is admitted."""
-        guarantee = self.made.guarantee
+        guarantee = self.deployment.guarantee
         conditions = [] if guarantee.trust is Trust.NONE else [TIMED_REQUESTS]
         if guarantee.trust not in (Trust.NONE, Trust.LOCAL):
             has_witness = not isinstance(self._witness, NoWitness)
@@ -210,7 +215,7 @@ class Aggregator(WitnessedStore):
         if guarantee.trust is Trust.SHUFFLE:
             conditions.append(describe_honest_part(guarantee.honest))
         conditions.append(self._admission.sentence())
-        return build_statement(self.made, self.read_chain(), conditions)
+        return build_statement(self.deployment, self.read_chain(), conditions)
 
     def close(self) -> Guarantee:
         """End the task: nothing more is taken in, and the bill is for what was really released.
@@ -219,17 +224,19 @@ class Aggregator(WitnessedStore):
             FencedError: the store is not as it was last seen: another copy may have released more.
         """
 
-        def end(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
-            row = self._running(at)
-            self._check_witness(at, row)
-            _delete_reports(at)
-            at.forget_seen()
-            at.forget_clients()
-            at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
-            row = appended(at, row, reader.settled(self.made))
-            row = appended(at, row, [("end", {"releases": row.releases})])
+        def end(transaction: Transaction, _: Row | None, chain: ChainReader) -> Row:
+            row = self._read_running_row(transaction)
+            self._check_witness(transaction, row)
+            _delete_reports(transaction)
+            transaction.forget_report_ids()
+            transaction.forget_clients()
+            transaction.hide(
+                write_secret(0, tuple(statistic.open() for statistic in self._statistics))
+            )
+            row = append_lines(transaction, row, chain.list_settlements(self.deployment))
+            row = append_lines(transaction, row, [("end", {"releases": row.releases})])
             row = dataclasses.replace(row, state="closed")
-            at.change(row)
+            transaction.change(row)
             return row
 
         with self._lock:
@@ -254,43 +261,45 @@ class Aggregator(WitnessedStore):
         with self._lock:
             witnessed_head = self._witness.read(self.task.id)
 
-            def begin(at: Transaction, _: Row | None, reader: ChainReader) -> Row:
-                row = self._running(at)
+            def begin(transaction: Transaction, _: Row | None, chain: ChainReader) -> Row:
+                row = self._read_running_row(transaction)
                 cohort = 0 if restart else row.cohort
                 if cohort >= self.task.cohorts:
                     raise CapacityExceededError(
                         "all cohorts are released; renew(restart=True) begins again at the first "
                         "one, and learners forget what they have learned"
                     )
-                self._check_hidden_draws(at, row, witnessed_head)
-                _delete_reports(at)
+                self._check_hidden_draws(transaction, row, witnessed_head)
+                _delete_reports(transaction)
                 if restart:
-                    self._restart(at)
-                numbers = [earlier.epoch for earlier in reader.epochs]
+                    self._restart(transaction)
+                numbers = [earlier.epoch for earlier in chain.epochs]
                 epoch = _choose_epoch(
                     numbers, row.head + (witnessed_head or b"") + self._source(32)
                 )
                 epoch_start = Epoch(epoch=epoch, cohort=cohort, release=row.releases)
                 content = [
                     ("epoch", canonical.pack(epoch_start)),
-                    *charged(self.made, len(numbers)),
+                    *charge_epoch(self.deployment, len(numbers)),
                 ]
-                row = appended(at, row, content)
-                at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
+                row = append_lines(transaction, row, content)
+                transaction.hide(
+                    write_secret(0, tuple(statistic.open() for statistic in self._statistics))
+                )
                 row = dataclasses.replace(row, epoch=epoch, cohort=cohort)
-                at.change(row)
+                transaction.change(row)
                 return row
 
             row = self._after_check(begin)
             self._bear_witness(dataclasses.replace(row, witnessed=witnessed_head))
 
-    def _restart(self, at: Transaction) -> None:
+    def _restart(self, transaction: Transaction) -> None:
         """Forget what belongs to discarded releases; only subclasses have anything to forget."""
 
-    def _begin(self, at: Transaction) -> Row:
+    def _begin(self, transaction: Transaction) -> Row:
         # Drawn, so that a store that was begun elsewhere with this task takes other reports.
         epoch = _choose_epoch((), self.task.id + self._source(32))
-        line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task, epoch))
+        line = Line(number=0, kind="open", prev=bytes(32), body=encode_opening(self.task, epoch))
         row = Row(
             config=self.task.data,
             state="running",
@@ -301,25 +310,33 @@ class Aggregator(WitnessedStore):
             head=line.hash,
             witnessed=None,
         )
-        at.create(row)
-        at.append([line])
-        row = appended(at, row, charged(self.made, 0))
-        at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
-        at.hide_client_key(self._source(32))
-        at.change(row)
+        transaction.create(row)
+        transaction.append([line])
+        row = append_lines(transaction, row, charge_epoch(self.deployment, 0))
+        transaction.hide(write_secret(0, tuple(statistic.open() for statistic in self._statistics)))
+        transaction.hide_client_key(self._source(32))
+        transaction.change(row)
         return row
 
-    def _taken(
+    def _take_reports(
         self,
-        at: Transaction,
+        transaction: Transaction,
         row: Row,
         read: Sequence[Report | RejectedError],
         clients: Sequence[bytes | None],
     ) -> tuple[tuple[RejectedError | None, ...], Row]:
         """Put each report into the open cohort; release it when it is full, and open the next."""
-        counted_ids = at.known([report.id for report in read if isinstance(report, Report)])
-        counts, places = at.counts(), Places(at, self._admission, clients)
-        drawing = ReleaseBatch(at, row, task=self.task, desks=self._desks, source=self._noise)
+        counted_ids = transaction.find_report_ids(
+            [report.id for report in read if isinstance(report, Report)]
+        )
+        counts, places = transaction.counts(), Places(transaction, self._admission, clients)
+        drawing = ReleaseBatch(
+            transaction,
+            row,
+            task=self.task,
+            deployed_statistics=self._statistics,
+            source=self._noise,
+        )
         # Reports of this call that no release has taken in yet, by their cohorts.
         waiting: dict[int, list[Report]] = {}
         new_ids: list[tuple[bytes, int]] = []
@@ -355,10 +372,10 @@ class Aggregator(WitnessedStore):
         if not new_ids:
             return tuple(answers), row
         row = drawing.close()
-        at.see(new_ids, epoch=row.epoch)
+        transaction.add_report_ids(new_ids, epoch=row.epoch)
         places.close()
         for cohort, reports in waiting.items():
-            _store_reports(at, cohort, reports)
+            _store_reports(transaction, cohort, reports)
         return tuple(answers), row
 
     def _choose_cohort(
@@ -410,15 +427,15 @@ class Aggregator(WitnessedStore):
         return None
 
 
-def _store_reports(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:
+def _store_reports(transaction: Transaction, cohort: int, reports: Sequence[Report]) -> None:
     """Keep reports until their cohort is full."""
-    at.keep(cohort, [(report.id, report.numbers.tobytes()) for report in reports])
+    transaction.keep(cohort, [(report.id, report.numbers.tobytes()) for report in reports])
 
 
-def _delete_reports(at: Transaction) -> None:
+def _delete_reports(transaction: Transaction) -> None:
     """Delete all reports that no release has taken in."""
-    for cohort in at.counts():
-        at.forget(cohort)
+    for cohort in transaction.counts():
+        transaction.forget(cohort)
 
 
 def _choose_epoch(epochs: Sequence[int], context: bytes) -> int:

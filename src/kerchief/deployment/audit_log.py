@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kerchief.deployment.deployment import Deployment, guarantee_of
+from kerchief.deployment.deployment import Deployment, read_guarantee
 from kerchief.privacy import rules
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
@@ -147,17 +147,17 @@ class ChainReader:
     @property
     def budget(self) -> Guarantee:
         """Guarantee of each user; a new epoch has new users."""
-        return dataclasses.replace(guarantee_of(self.task), rounds=None)
+        return dataclasses.replace(read_guarantee(self.task), rounds=None)
 
     def spent(self) -> Guarantee:
         """Return what the worst-off user was charged."""
-        return rules.total(guarantee_of(self.task), self.receipts)
+        return rules.total(read_guarantee(self.task), self.receipts)
 
     def review(self, visits: int = 1) -> Review:
         """Price the worst-off user's charges by two accountants that share no code."""
-        return review(guarantee_of(self.task), self.receipts, visits=visits)
+        return review(read_guarantee(self.task), self.receipts, visits=visits)
 
-    def settled(self, deployment: Deployment) -> list[tuple[str, Any]]:
+    def list_settlements(self, deployment: Deployment) -> list[tuple[str, Any]]:
         """Return the lines that settle cohorts without a release, which cost nothing.
 
         Only in the last epoch: of earlier ones another copy may have released more. A device's own
@@ -231,7 +231,7 @@ class ChainReader:
         assert self._deployment is not None
         if line.kind == "open":
             epoch = content.get("epoch") if isinstance(content, dict) else None
-            if type(epoch) is not int or line.body != opened(self.task, epoch):
+            if type(epoch) is not int or line.body != encode_opening(self.task, epoch):
                 raise FencedError("the chain is that of another task")
             self._expected += [
                 (line.kind, line.body),
@@ -245,7 +245,7 @@ class ChainReader:
             releases = content.get("releases") if isinstance(content, dict) else None
             fits = releases == self.draws if self.names_releases else type(releases) is int
             end = ("end", {"releases": releases if fits else self.draws})
-            self._expected += _encode_lines([*self.settled(self._deployment), end])
+            self._expected += _encode_lines([*self.list_settlements(self._deployment), end])
         if (line.kind, line.body) != self._expected.popleft():
             raise FencedError(
                 "the receipts are not for the noise that the task draws, or out of place"
@@ -302,51 +302,51 @@ class AuditLog(ChainReader):
         assert books.task
         return books
 
-    def check(self, made: Deployment) -> None:
+    def check(self, deployment: Deployment) -> None:
         """See that what was drawn is what was paid for, and no more of it.
 
         Args:
-            made: bandit and noise, built again from the task.
+            deployment: bandit and noise, built again from the task.
 
         Raises:
             FencedError: they do not fit.
         """
-        reader = ChainReader(made)
+        reader = ChainReader(deployment)
         reader.read(self.lines)
         reader.finish()
 
 
-def opened(task: Task, epoch: int) -> bytes:
+def encode_opening(task: Task, epoch: int) -> bytes:
     """The body of a chain's first line: the task, and the number of its first epoch."""
     return canonical.write({"config": canonical.read(task.data), "epoch": epoch})
 
 
-def charges(made: Deployment, epoch: int) -> list[Charge]:
+def list_charges(deployment: Deployment, epoch: int) -> list[Charge]:
     """What the epoch of this place in their order may cost: its users have places of their own."""
-    first = epoch * made.task.horizon
+    first = epoch * deployment.task.horizon
     return [
         dataclasses.replace(
             bill, cohort=Cohort(first=bill.cohort.first + first, last=bill.cohort.last + first)
         )
-        for privatizer in made.privatizers.values()
-        for bill in privatizer.charges(made.task.horizon)
+        for privatizer in deployment.privatizers.values()
+        for bill in privatizer.charges(deployment.task.horizon)
     ]
 
 
-def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
+def charge_epoch(deployment: Deployment, epoch: int) -> list[tuple[str, Any]]:
     """Lines that pay for the epoch of this place in their order.
 
     Raises:
         BudgetExceededError: the promise does not pay for the noise.
     """
-    ledger = MemoryLedger(dataclasses.replace(made.guarantee, rounds=None))
-    ledger.charge_all(charges(made, epoch))
-    return _list_charge_lines(made, epoch)
+    ledger = MemoryLedger(dataclasses.replace(deployment.guarantee, rounds=None))
+    ledger.charge_all(list_charges(deployment, epoch))
+    return _list_charge_lines(deployment, epoch)
 
 
 def _list_charge_lines(deployment: Deployment, epoch: int) -> list[tuple[str, Any]]:
     """List the lines that the charges of an epoch must be."""
-    bills = charges(deployment, epoch)
+    bills = list_charges(deployment, epoch)
     numbered = enumerate(bills, start=epoch * len(bills))
     return [
         ("charge", _encode_reals(Receipt(number=n, **vars(charge)).to_dict()))

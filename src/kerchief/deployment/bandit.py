@@ -24,11 +24,11 @@ from kerchief.core.errors import (
 from kerchief.core.problems import Problem
 from kerchief.deployment import bandit_folder, statements
 from kerchief.deployment.aggregator import Aggregator
-from kerchief.deployment.deployment import Deployment, deploy, deployed
+from kerchief.deployment.deployment import Deployment, deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
 from kerchief.deployment.no_copy import NoCopy
-from kerchief.deployment.pool import CandidatePool, pooled
+from kerchief.deployment.pool import CandidatePool, pool_noise
 from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privatizers.randomizers import BEST
@@ -186,7 +186,7 @@ class Bandit(NoCopy):
         """
         folder = Path(path)
         remembered = bandit_folder.resolve_witness(folder, witness)
-        deployment = deployed(bandit_folder.read_task(folder), policy=policy)
+        deployment = read_deployment(bandit_folder.read_task(folder), policy=policy)
         bandit = cls.__new__(cls)
         bandit._live(deployment, folder, remembered, renew=renew)
         return bandit
@@ -210,7 +210,7 @@ class Bandit(NoCopy):
         draw_candidates = CandidatePool() if folder is None else candidates
         if folder is None:
             self._store, self._pending = MemoryStore(), Pending()
-            self._aggregator = Aggregator(deployment, store=self._store, pool=pooled)
+            self._aggregator = Aggregator(deployment, store=self._store, pool=pool_noise)
         else:
             self._store = SQLiteStore(bandit_folder.aggregator_path(folder))
             bandit_folder.check_place(folder, renew=renew)
@@ -324,7 +324,7 @@ class Bandit(NoCopy):
 
     def statement(self) -> str:
         """State the guarantee, what it relies on, and what it costs users who return."""
-        reader = self._aggregator.read_chain()
+        chain = self._aggregator.read_chain()
         guarantee = self._deployment.guarantee
         if guarantee.trust is Trust.NONE:
             return guarantee.statement(protected=self._deployment.problem.protected)
@@ -336,7 +336,7 @@ class Bandit(NoCopy):
         conditions.append(statements.UNLIMITED_DECISIONS)
         if self.task.projection is not None:
             conditions.append(statements.describe_projection(self.task.projection))
-        return statements.build_statement(self._deployment, reader, conditions)
+        return statements.build_statement(self._deployment, chain, conditions)
 
     def save(self, path: str | Path, *, witness: str | Path | None = None) -> None:
         """Move a bandit from memory into a new folder, where it then lives; nothing is reported.
@@ -424,11 +424,11 @@ class Bandit(NoCopy):
         if status.state != "running":
             # Nobody who comes now was paid for.
             for id in ids:
-                self._device.refused(id)
+                self._device.discard(id)
             return
         reports = [self._device.report(id, status) for id in ids]
         for id, refused in zip(ids, self._aggregator.take(reports), strict=True):
-            (self._device.arrived if refused is None else self._device.refused)(id)
+            (self._device.confirm if refused is None else self._device.discard)(id)
 
     def _follow(self) -> None:
         new: Sequence[bytes] = (b"",) * _AT_ONCE

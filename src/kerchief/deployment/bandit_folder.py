@@ -42,8 +42,8 @@ def read_task(folder: Path) -> Task:
     if store is None or len(store.tasks()) != 1:
         raise InvalidValueError(f"{folder} holds no bandit; give the folder that one was made in")
     (id,) = store.tasks()
-    with store.read(id) as at:
-        row = at.row()
+    with store.read(id) as reader:
+        row = reader.row()
     store.close()
     if row is None or Task.read(row.config).id != id:
         raise FencedError(f"the bandit in {folder} has no task any more; its file was changed")

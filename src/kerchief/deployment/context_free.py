@@ -37,7 +37,7 @@ class _Facts(ContextFreeProblem):
         """Check nothing yet."""
 
 
-def packed(problem: AnyProblem) -> Any:
+def pack_problem(problem: AnyProblem) -> Any:
     """A problem as a tree for a task.
 
     Raises:
@@ -55,8 +55,8 @@ def packed(problem: AnyProblem) -> Any:
     return tree
 
 
-def unpacked(bandit: str, tree: Any) -> AnyProblem:
-    """Read back what `packed` wrote for a kind of bandit.
+def unpack_problem(bandit: str, tree: Any) -> AnyProblem:
+    """Read back what `pack_problem` wrote for a kind of bandit.
 
     Raises:
         CodecError: the tree is something else.
@@ -76,12 +76,12 @@ def _read_domain(tree: Any) -> Domain | None:
     raise CodecError(f"the domain is none of {', '.join(_DOMAINS)}")
 
 
-def unit_of(policy: ContextFree) -> float:
+def compute_unit(policy: ContextFree) -> float:
     """Return the divisor of a device's number: the distance of its two points, or 1."""
     return float(2 * policy.radius) if isinstance(policy, TwoPoint) else 1.0
 
 
-def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
+def protect_answers(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
     """Return the protection of the number that a device reports: a loss or a difference.
 
     Noise on a slope and noise on the difference that it is made of are the same, but for the unit.
@@ -95,7 +95,7 @@ def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
             "the bandit asks for no single loss, and devices answer by one number; deploy one that "
             "does, such as 'ucb' for arms and 'two-point' for a domain"
         )
-    unit = unit_of(policy)
+    unit = compute_unit(policy)
     if unit == 1:
         return privatizer
     scaled = dataclasses.replace(query, low=query.low * unit, high=query.high * unit)
@@ -104,7 +104,7 @@ def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
     )
 
 
-def answering(policy: ContextFree, privatizer: Privatizer) -> Answering:
+def build_answering_program(policy: ContextFree, privatizer: Privatizer) -> Answering:
     """Return the program of a device that answers questions.
 
     Raises:

@@ -42,7 +42,7 @@ class NoiseState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeployedStatistic:
-    """One query in the aggregator's hands.
+    """Statistic of a task, with the noise that the aggregator adds to its sums.
 
     Attributes:
         privatizer: its exact noise.
@@ -136,10 +136,10 @@ class DeployedStatistic:
 
 
 def build_statistics(
-    made: Deployment, pool: Callable[[Any], Any] | None = None
+    deployment: Deployment, pool: Callable[[Any], Any] | None = None
 ) -> tuple[DeployedStatistic, ...]:
-    """The desks of a task, in its order."""
-    pairs = zip(made.privatizers.values(), made.task.noise, strict=True)
+    """Build the statistics of a task, in its order."""
+    pairs = zip(deployment.privatizers.values(), deployment.task.noise, strict=True)
     return tuple(
         DeployedStatistic(
             privatizer=privatizer if pool is None else privatizer.with_noise(pool), wire=noise
@@ -159,7 +159,7 @@ def write_secret(number: int, kept: tuple[NoiseState, ...]) -> bytes:
 
 
 def read_secret(
-    data: bytes, desks: tuple[DeployedStatistic, ...]
+    data: bytes, deployed_statistics: tuple[DeployedStatistic, ...]
 ) -> tuple[int, tuple[NoiseState, ...]]:
     """Read back what `write_secret` wrote.
 
@@ -167,8 +167,8 @@ def read_secret(
         CodecError: it is of another length.
     """
     number, at, memories = int.from_bytes(data[:8], "little"), 8, []
-    for desk in desks:
-        form = desk.form
+    for statistic in deployed_statistics:
+        form = statistic.form
         total_end = at + form.total.nbytes
         end = total_end + form.noise.nbytes
         if end > len(data):
@@ -181,14 +181,14 @@ def read_secret(
     return number, tuple(memories)
 
 
-def hedged(context: bytes, source: Randomness = os.urandom) -> Randomness:
+def hedge_source(context: bytes, source: Randomness = os.urandom) -> Randomness:
     """Bytes that are new for new data, even if a cloned machine repeats its random numbers.
 
     Equal noise on different data would cancel; hashed with the data it differs where they do
     (`restarts.md`). With a good source it is as good as that.
 
     >>> repeats = lambda count: bytes(count)
-    >>> hedged(b"one", repeats)(8) == hedged(b"other", repeats)(8)
+    >>> hedge_source(b"one", repeats)(8) == hedge_source(b"other", repeats)(8)
     False
     """
     seed, counter = source(32), 0

@@ -25,7 +25,7 @@ from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
 from kerchief.core.problems import AnyProblem, PopulationProblem
 from kerchief.core.projections import projected, projection_of
 from kerchief.core.validate import at_least, one_of, whole
-from kerchief.deployment.context_free import unpacked
+from kerchief.deployment.context_free import unpack_problem
 from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
 from kerchief.deployment.task_building import TaskOptions, build_exact_noises, build_task
 from kerchief.policies import POLICIES, AnyPolicy, Mode, named
@@ -190,7 +190,7 @@ def _choose_mechanism(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
     return choose_mechanism(POLICIES[policy], guarantee.trust) if isinstance(policy, str) else BEST
 
 
-def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
+def read_deployment(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     """Build bandit and noise of a task again.
 
     Args:
@@ -205,15 +205,15 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
     >>> data = deploy(policy="linucb", problem=problem, guarantee=guarantee).task.data
-    >>> deployed(Task.read(data)).guarantee.epsilon
+    >>> read_deployment(Task.read(data)).guarantee.epsilon
     1.0
     """
     spec = canonical.unpack(_PolicySpec, task.policy)
     source = spec.name if policy is None else policy
     if source is None:
         raise InvalidValueError("the task was made for a bandit of one's own; give it as policy")
-    problem = unpacked(task.bandit, task.problem)
-    promise = guarantee_of(task)
+    problem = unpack_problem(task.bandit, task.problem)
+    promise = read_guarantee(task)
     if policy is not None:
         spec = dataclasses.replace(spec, given=_compute_fingerprint(policy))
     options = TaskOptions(
@@ -234,7 +234,7 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     return deployment
 
 
-def guarantee_of(task: Task) -> Guarantee:
+def read_guarantee(task: Task) -> Guarantee:
     """Return the guarantee that a task promises."""
     promise = task.promise
     endless = task.trust == Trust.NONE

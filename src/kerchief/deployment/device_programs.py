@@ -15,7 +15,7 @@ from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, Problem
 from kerchief.core.residual_moments import ResidualMoments
-from kerchief.deployment.context_free import answering
+from kerchief.deployment.context_free import build_answering_program
 from kerchief.policies import AnyPolicy
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.disjoint_models import DisjointSampling
@@ -34,7 +34,7 @@ def build_program(
     if isinstance(policy, PhasePolicy):
         return _build_phased_program(policy)
     if isinstance(policy, ContextFree):
-        return answering(policy, *privatizers.values())
+        return build_answering_program(policy, *privatizers.values())
     if type(policy) is DisjointSampling:
         return build_disjoint_program(policy, problem)
     if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):

@@ -62,10 +62,10 @@ class _Sum:
 class ReleaseConsumer(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
 
-    def __init__(self, made: Deployment) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         """Prepare the first release."""
-        self.made, self.users = made, 0
-        self._followed = ReadPosition(last=made.task.id)
+        self.deployment, self.users = deployment, 0
+        self._followed = ReadPosition(last=deployment.task.id)
         self._version, self._chain = -1, (0, bytes(32))
         self._model: Model
 
@@ -94,7 +94,7 @@ class ReleaseConsumer(abc.ABC):
             FencedError: a release is missing, or of another task.
         """
         self._chain = (length, head)
-        for release in next_releases(self.made.task, self._followed, payloads):
+        for release in next_releases(self.deployment.task, self._followed, payloads):
             if release.number == self._followed.first > 0:
                 self._begin_state()
                 self.users = 0
@@ -130,7 +130,7 @@ class ReleaseConsumer(abc.ABC):
         self._version += 1
         length, head = self._chain
         self._model = Model(
-            task=self.made.task.id,
+            task=self.deployment.task.id,
             version=self._version,
             release=self.releases,
             round=round,
@@ -157,13 +157,13 @@ class Learner(ReleaseConsumer):
     (0, ['estimate', 'inverse', 'width'])
     """
 
-    def __init__(self, made: Deployment) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         """Begin with an empty state and post its model."""
-        super().__init__(made)
+        super().__init__(deployment)
         # Its numbers go to the device once, not with every call.
-        self._policy: Policy = jax.device_put(made.by_totals)
-        self._desks = build_statistics(made)
-        outlook = {name: privatizer.outlook for name, privatizer in made.privatizers.items()}
+        self._policy: Policy = jax.device_put(deployment.by_totals)
+        self._statistics = build_statistics(deployment)
+        outlook = {name: privatizer.outlook for name, privatizer in deployment.privatizers.items()}
         self._outlook = tuple(outlook.items())
         self._choosy = type(self._policy).due is not Policy.due
         self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
@@ -172,10 +172,11 @@ class Learner(ReleaseConsumer):
         self._post_first()
 
     def _begin_state(self) -> None:
-        queries = self.made.task.queries
+        queries = self.deployment.task.queries
         self._state: Tree = _init(self._policy, self._outlook)
         self._sums = {
-            name: _begin_sum(desk) for name, desk in zip(queries, self._desks, strict=True)
+            name: _begin_sum(statistic)
+            for name, statistic in zip(queries, self._statistics, strict=True)
         }
         self._epoch_releases, self._last = 0, dict.fromkeys(queries, -1)
         self._waiting = _Waiting(
@@ -191,13 +192,13 @@ class Learner(ReleaseConsumer):
                 for name, sums in self._sums.items()
             }
         self._epoch_releases += 1
-        parts = zip(self._sums.items(), self._desks, self.made.task.parts, strict=True)
+        parts = zip(self._sums.items(), self._statistics, self.deployment.task.parts, strict=True)
         self._sums = {
-            name: self._add_release(desk, sums, release, release.total[part])
-            for (name, sums), desk, part in parts
+            name: self._add_release(statistic, sums, release, release.total[part])
+            for (name, sums), statistic, part in parts
         }
         # What a batch brings is always posted.
-        names, posts = self._due(), bool(self.made.task.needs) or self._refreshes()
+        names, posts = self._due(), bool(self.deployment.task.needs) or self._refreshes()
         if names:
             self._waiting.add(names, self._sums, self.users)
             self._last.update(dict.fromkeys(names, self.users - 1))
@@ -207,16 +208,16 @@ class Learner(ReleaseConsumer):
             self._state = _update_state(self._policy, self._state, *self._waiting.take_rows())
 
     def _add_release(
-        self, desk: DeployedStatistic, sums: _Sum, release: Release, total: NDArray[np.int64]
+        self, statistic: DeployedStatistic, sums: _Sum, release: Release, total: NDArray[np.int64]
     ) -> _Sum:
-        if desk.running:
+        if statistic.running:
             # Of all users of the epoch: what came before it is a constant.
-            estimate = desk.wire.estimate(total, users=self.users, label=0)
-            variance = desk.running_variance(self._epoch_releases)
+            estimate = statistic.wire.estimate(total, users=self.users, label=0)
+            variance = statistic.running_variance(self._epoch_releases)
             return sums.now(sums.before + estimate, sums.variance_before + variance)
-        label = release.cohort if self.made.task.needs else 0
-        estimate = desk.wire.estimate(total, users=release.users, label=label)
-        variance = desk.variance(label, release.users)
+        label = release.cohort if self.deployment.task.needs else 0
+        estimate = statistic.wire.estimate(total, users=release.users, label=label)
+        variance = statistic.variance(label, release.users)
         return sums.now(sums.total + estimate, sums.variance + variance)
 
     def _clock(self) -> Clock:
@@ -228,9 +229,11 @@ class Learner(ReleaseConsumer):
     def _due(self) -> tuple[str, ...]:
         """Return the queries whose totals the policy wants now; the others wait."""
         if not self._choosy:
-            return self.made.task.queries
+            return self.deployment.task.queries
         is_due = _due(self._policy, self._state, self._clock())
-        return tuple(name for name in self.made.task.queries if bool(np.asarray(is_due[name])))
+        return tuple(
+            name for name in self.deployment.task.queries if bool(np.asarray(is_due[name]))
+        )
 
     def _refreshes(self) -> bool:
         """Return whether it is time to post, computed for many rounds of public time ahead."""
@@ -349,10 +352,10 @@ def next_releases(
 class Form:
     """The form in which a policy publishes its model, to read one from the wire."""
 
-    def __init__(self, made: Deployment) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         """Look at what the policy would publish, without computing it."""
-        outlook = {name: privatizer.outlook for name, privatizer in made.privatizers.items()}
-        policy = made.by_totals
+        outlook = {name: privatizer.outlook for name, privatizer in deployment.privatizers.items()}
+        policy = deployment.by_totals
         form = jax.eval_shape(lambda: policy.publish(policy.init(outlook)))
         self._leaves, self._structure = _flatten_by_path(form), jax.tree.structure(form)
 
@@ -379,8 +382,8 @@ def _flatten_by_path(tree: Tree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _begin_sum(desk: DeployedStatistic) -> _Sum:
-    zero = np.zeros(desk.wire.size)
+def _begin_sum(statistic: DeployedStatistic) -> _Sum:
+    zero = np.zeros(statistic.wire.size)
     return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
 
 

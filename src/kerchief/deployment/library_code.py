@@ -26,9 +26,13 @@ from kerchief_protocol.model import Model
 class LibraryCode:
     """Chooses and records with the policy's own functions; needs JAX, so it is not for phones."""
 
-    def __init__(self, made: Deployment) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         """Prepare the functions of a task's policy."""
-        self._deployment, self._policy, self._form = made, made.by_totals, Form(made)
+        self._deployment, self._policy, self._form = (
+            deployment,
+            deployment.by_totals,
+            Form(deployment),
+        )
         # Not for privacy: the coins that a policy tosses to explore.
         self._stream = Stream.of(seed=secrets.randbits(32), replicate=secrets.randbits(32))
         self._decisions = 0

@@ -160,7 +160,7 @@ class CandidatePool:
         return CandidatePool, ()
 
 
-def pooled(noise: Any) -> Any:
+def pool_noise(noise: Any) -> Any:
     """Draw exact noise in bulk, for a bandit in one process that lives in memory alone.
 
     A pool survives in a machine that is cloned while it runs, so an aggregator on disk has none.
@@ -169,5 +169,5 @@ def pooled(noise: Any) -> Any:
         case ExactGaussian():
             return PooledGaussian(noise)
         case ExactContinualNoise():
-            return dataclasses.replace(noise, seeds=tuple(map(pooled, noise.seeds)))
+            return dataclasses.replace(noise, seeds=tuple(map(pool_noise, noise.seeds)))
     return noise

@@ -66,27 +66,27 @@ class PopulationLearner(ReleaseConsumer):
     ...         place = client.join(learner.model, status)
     ...         _ = client.reward(place.id, [{0: 0.9, 1: 0.1, 2: 0.6}[x] for x in place.atoms])
     ...         _ = aggregator.take([client.report(place.id, status)])
-    ...         client.arrived(place.id)
+    ...         client.confirm(place.id)
     ...     learner.follow(aggregator.releases(learner.releases))
     >>> learner.shares.tolist()
     [1.0, 0.0, 0.0]
     """
 
-    def __init__(self, made: Deployment, features: ArrayLike) -> None:
+    def __init__(self, deployment: Deployment, features: ArrayLike) -> None:
         """Post the first phase.
 
         Args:
-            made: the task.
+            deployment: the task.
             features: of the public actions, one per row, within the problem's bounds.
 
         Raises:
             InvalidValueError: the bandit has no phases, or the actions are not the problem's.
         """
-        super().__init__(made)
-        self._policy = made.by_phases
+        super().__init__(deployment)
+        self._policy = deployment.by_phases
         self._features = _actions(self._policy.problem, features)
-        (self._desk,) = build_statistics(made)
-        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        (self._statistic,) = build_statistics(deployment)
+        outlook = {name: one.outlook for name, one in deployment.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
         self._outlook = tuple(outlook.items())
         self._begin_state()
@@ -115,20 +115,22 @@ class PopulationLearner(ReleaseConsumer):
     def _learn(self) -> None:
         """Take in all groups of a phase, and begin the next one."""
         heard, self._heard = self._heard, []
-        phase = _traced(self.made.phases[self.phase])
+        phase = _traced(self.deployment.phases[self.phase])
         self.state = _learn(
             self._policy, self._features, self.state, self.asked, phase, self._total(heard)
         )
         self.rounds += int(np.asarray(self.asked.rounds))
         self.phase += 1
-        self.done = self.phase == len(self.made.phases) or bool(_settled(self._policy, self.state))
+        self.done = self.phase == len(self.deployment.phases) or bool(
+            _settled(self._policy, self.state)
+        )
         self._begin(self.asked if self.done else self._ask())
 
     def _total(self, heard: list[Release]) -> Total:
         """What the groups of a phase said, one per row."""
-        desk = self._desk
-        shown = [desk.wire.estimate(r.total, users=r.users, label=r.cohort) for r in heard]
-        noise = [desk.variance(r.cohort, r.users) ** 0.5 for r in heard]
+        statistic = self._statistic
+        shown = [statistic.wire.estimate(r.total, users=r.users, label=r.cohort) for r in heard]
+        noise = [statistic.variance(r.cohort, r.users) ** 0.5 for r in heard]
         return Total(
             total=jnp.asarray(np.stack(shown)),
             count=jnp.asarray([r.users for r in heard], jnp.int32),
@@ -136,7 +138,7 @@ class PopulationLearner(ReleaseConsumer):
         )
 
     def _ask(self) -> PhaseQuery:
-        phase = _traced(self.made.phases[self.phase])
+        phase = _traced(self.deployment.phases[self.phase])
         asked: PhaseQuery = _ask(self._policy, self._features, self.state, phase, self._noisy)
         return asked
 

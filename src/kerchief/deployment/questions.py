@@ -34,7 +34,7 @@ from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import between, whole
 from kerchief.deployment.admission import Admission, Client, Places, read_client
 from kerchief.deployment.aggregator import Aggregator
-from kerchief.deployment.context_free import unit_of
+from kerchief.deployment.context_free import compute_unit
 from kerchief.deployment.deployment import Deployment
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.stores.store import EVERYTHING, Reader, Row, Store, Transaction
@@ -85,10 +85,10 @@ class Asker(Aggregator):
     >>> from kerchief_device import Device
     >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust="local")
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
-    >>> made = deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0)
-    >>> server, device = Asker(made, store=open_store(":memory:")), Device(made.task)
+    >>> deployment = deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0)
+    >>> server, device = Asker(deployment, store=open_store(":memory:")), Device(deployment.task)
     >>> question, other = server.ask(2)
-    >>> id = device.asked(question.id)
+    >>> id = device.accept_question(question.id)
     >>> device.reward(id, 0.25)
     True
     >>> server.take([device.report(id, server.status())])
@@ -101,7 +101,7 @@ class Asker(Aggregator):
 
     def __init__(
         self,
-        made: Deployment,
+        deployment: Deployment,
         *,
         store: Store,
         witness: Witness | None = None,
@@ -113,7 +113,7 @@ class Asker(Aggregator):
         """Open a task in a store, or begin it: then its whole horizon is paid for at once.
 
         Args:
-            made: the task of a bandit without contexts.
+            deployment: the task of a bandit without contexts.
             store: what survives a crash.
             witness: remembers the chain's head elsewhere.
             source: of randomness; anything but the default is for tests.
@@ -128,9 +128,11 @@ class Asker(Aggregator):
             FencedError: the store is not as it was last seen, or its task is another one.
             InvalidValueError: the task is for another role.
         """
-        super().__init__(made, store=store, witness=witness, source=source, admission=admission)
-        self._mind = _Mind(made, source)
-        rule, patience = made.task.reward, whole("patience_s", patience_s, low=0, high=2**31)
+        super().__init__(
+            deployment, store=store, witness=witness, source=source, admission=admission
+        )
+        self._mind = _Mind(deployment, source)
+        rule, patience = deployment.task.reward, whole("patience_s", patience_s, low=0, high=2**31)
         self._wait_s, self._clock = rule.window_s + rule.jitter_s + patience, clock
 
     def ask(self, count: int = 1, client: Client = None) -> tuple[Question, ...]:
@@ -152,25 +154,28 @@ class Asker(Aggregator):
         # A store holds no numbers beyond 64 bits.
         count = min(whole("count", count), self.task.horizon)
         sender = read_client(client)
-        with self._lock, self._store.transaction(self.task.id) as at:
-            row = self._running(at)
-            places = Places(at, self._admission, [sender])
+        with self._lock, self._store.transaction(self.task.id) as transaction:
+            row = self._read_running_row(transaction)
+            places = Places(transaction, self._admission, [sender])
             if (refused := places.refusal(sender)) is not None:
                 raise refused
-            self._follow(at, row)
+            self._follow(transaction, row)
             if self._mind.stopped:
                 return ()
             count = places.left(sender, count)
-            again = tuple(self._again(at, one) for one in at.expired(int(self._now()), count))
-            questions = again + self._new(at, row, count - len(again))
+            again = tuple(
+                self._again(transaction, one)
+                for one in transaction.overdue_questions(int(self._now()), count)
+            )
+            questions = again + self._new(transaction, row, count - len(again))
             places.take(sender, len(questions))
             places.close()
             return questions
 
-    def _restart(self, at: Transaction) -> None:
+    def _restart(self, transaction: Transaction) -> None:
         """Close all open questions: what they propose follows from what is thrown away."""
-        for one in at.expired(_EVER, EVERYTHING):
-            at.expire(one.id)
+        for one in transaction.overdue_questions(_EVER, EVERYTHING):
+            transaction.expire(one.id)
 
     @property
     def stopped(self) -> bool:
@@ -192,13 +197,13 @@ class Asker(Aggregator):
             return self._mind_now().state
 
     def _mind_now(self) -> _Mind:
-        with self._store.read(self.task.id) as at:
-            row = at.row()
+        with self._store.read(self.task.id) as reader:
+            row = reader.row()
             assert row is not None
-            self._follow(at, row)
+            self._follow(reader, row)
         return self._mind
 
-    def _follow(self, at: Reader, row: Row) -> None:
+    def _follow(self, reader: Reader, row: Row) -> None:
         """Learn from what others have stored; only what is committed is ever learned.
 
         An epoch that began again at the first cohort begins a new state.
@@ -207,36 +212,36 @@ class Asker(Aggregator):
         if self._mind.first != first:
             self._mind.begin(first)
         while self._mind.count < row.releases:
-            for payload in at.releases(self._mind.count, _AT_ONCE):
+            for payload in reader.releases(self._mind.count, _AT_ONCE):
                 self._mind.learn(canonical.read_as(Answer, payload))
 
-    def _new(self, at: Transaction, row: Row, count: int) -> tuple[Question, ...]:
+    def _new(self, transaction: Transaction, row: Row, count: int) -> tuple[Question, ...]:
         # Every round that was asked is answered or open.
-        first, asked = row.cohort + at.open_questions(), list[Question]()
+        first, asked = row.cohort + transaction.open_questions(), list[Question]()
         for round in range(first, min(first + count, self.task.horizon)):
             proposal = self._mind.propose(round)
             if proposal is None:
                 break
             action, memo = (canonical.write(canonical.pack(one)) for one in proposal)
-            asked.append(self._put(at, round, action, memo))
+            asked.append(self._put(transaction, round, action, memo))
         return tuple(asked)
 
-    def _again(self, at: Transaction, one: Stored) -> Question:
-        at.expire(one.id)
-        return self._put(at, one.round, one.action, one.memo)
+    def _again(self, transaction: Transaction, one: Stored) -> Question:
+        transaction.expire(one.id)
+        return self._put(transaction, one.round, one.action, one.memo)
 
-    def _put(self, at: Transaction, round: int, action: bytes, memo: bytes) -> Question:
+    def _put(self, transaction: Transaction, round: int, action: bytes, memo: bytes) -> Question:
         id, due = self._source(16), math.ceil(self._now()) + self._wait_s
-        at.ask(id, round=round, action=action, memo=memo, due=due)
+        transaction.ask(id, round=round, action=action, memo=memo, due=due)
         return Question(task=self.task.id, id=id, action=canonical.read_as(Numbers, action))
 
     def _now(self) -> float:
         """The clock's time, which decides whose question is overdue."""
         return between("the time of the clock", self._clock(), -_FARTHEST, _FARTHEST)
 
-    def _taken(
+    def _take_reports(
         self,
-        at: Transaction,
+        transaction: Transaction,
         row: Row,
         read: Sequence[Report | RejectedError],
         clients: Sequence[bytes | None],
@@ -245,19 +250,19 @@ class Asker(Aggregator):
 
         Clients were counted as they were asked.
         """
-        self._follow(at, row)
+        self._follow(transaction, row)
         before = row.releases
         answers: list[RejectedError | None] = []
         for one in read:
-            question = at.question(one.id) if isinstance(one, Report) else None
+            question = transaction.question(one.id) if isinstance(one, Report) else None
             refused = one if isinstance(one, RejectedError) else self._why_not(one, row, question)
             answers.append(refused)
             if isinstance(one, Report) and question and not refused and question.state == "asked":
-                at.answered(one.id, one.id)
-                at.publish(row.releases, [_payload(row.releases, question, one)])
+                transaction.answer(one.id, one.id)
+                transaction.publish(row.releases, [_payload(row.releases, question, one)])
                 row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
         if row.releases > before:
-            at.change(row)
+            transaction.change(row)
         return tuple(answers), row
 
     def _why_not(self, one: Report, row: Row, question: Stored | None) -> RejectedError | None:
@@ -285,13 +290,13 @@ class _Mind:
         count: the number of the next one.
     """
 
-    def __init__(self, made: Deployment, source: Randomness) -> None:
-        assert isinstance(made.policy, ContextFree)
-        self._policy, self._noise = made.policy, made.task.noise[0]
-        self._unit = unit_of(made.policy)
+    def __init__(self, deployment: Deployment, source: Randomness) -> None:
+        assert isinstance(deployment.policy, ContextFree)
+        self._policy, self._noise = deployment.policy, deployment.task.noise[0]
+        self._unit = compute_unit(deployment.policy)
         seed, replicate = np.frombuffer(source(8), "<u4").tolist()
         self._root = Stream.of(seed=seed, replicate=replicate)
-        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        outlook = {name: one.outlook for name, one in deployment.privatizers.items()}
         self._outlook = tuple(outlook.items())
         self.begin(0)
         shape = jax.eval_shape(_propose, self._policy, self.state, np.int32(0), self._root)

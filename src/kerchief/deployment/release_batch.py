@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kerchief.deployment.deployed_statistic import (
     DeployedStatistic,
-    hedged,
+    hedge_source,
     read_secret,
     write_secret,
 )
@@ -21,7 +21,7 @@ from kerchief_device.samplers import Randomness
 from kerchief_protocol import canonical
 from kerchief_protocol.chain import Line
 from kerchief_protocol.errors import FencedError
-from kerchief_protocol.report import written
+from kerchief_protocol.report import write_releases
 from kerchief_protocol.task import Task
 
 Wholes = NDArray[np.int64]
@@ -36,26 +36,26 @@ class ReleaseBatch:
 
     def __init__(
         self,
-        at: Transaction,
+        transaction: Transaction,
         row: Row,
         *,
         task: Task,
-        desks: tuple[DeployedStatistic, ...],
+        deployed_statistics: tuple[DeployedStatistic, ...],
         source: Randomness | None,
     ) -> None:
         """Prepare the first release.
 
         Args:
-            at: the transaction.
+            transaction: of the task's store.
             row: where the task stands.
             task: whose releases these are.
-            desks: of its queries.
+            deployed_statistics: of its queries.
             source: of noise; None where it was drawn ahead.
         """
         self.cohort = row.cohort
-        self._at, self._row, self._task = at, row, task
-        self._desks, self._source = desks, source
-        self._draws = any([desk.draws for desk in desks])
+        self._transaction, self._row, self._task = transaction, row, task
+        self._statistics, self._source = deployed_statistics, source
+        self._draws = any([statistic.draws for statistic in deployed_statistics])
         self._users: list[int] = []
         self._totals: list[Wholes] = []
 
@@ -70,8 +70,8 @@ class ReleaseBatch:
         """
         bodies = list(fresh)
         if self._task.need(self.cohort) > len(bodies):
-            bodies += [np.frombuffer(body, "<i8") for body in self._at.bodies(self.cohort)]
-            self._at.forget(self.cohort)
+            bodies += [np.frombuffer(body, "<i8") for body in self._transaction.bodies(self.cohort)]
+            self._transaction.forget(self.cohort)
         if len(bodies) != self._task.need(self.cohort):
             raise FencedError(
                 f"cohort {self.cohort} has {len(bodies)} reports in the store and needs "
@@ -91,7 +91,7 @@ class ReleaseBatch:
             totals = np.array(self._totals)
             names = self._publish_totals(self._add_noise(totals) if self._draws else totals)
             if self._task.needs or self._draws:
-                length, head = _link_lines(self._at, row, self._write_draw_lines(names))
+                length, head = _link_lines(self._transaction, row, self._write_draw_lines(names))
         after = Row(
             config=row.config,
             state=row.state,
@@ -102,15 +102,15 @@ class ReleaseBatch:
             head=head,
             witnessed=row.witnessed,
         )
-        self._at.change(after)
+        self._transaction.change(after)
         return after
 
     def _publish_totals(self, totals: Wholes) -> list[bytes]:
         """Store releases, each with a hash of the one before, and return their own hashes."""
         row, last = self._row, self._task.id
         if row.releases:
-            last = hashlib.sha256(self._at.release(row.releases - 1) or b"").digest()
-        payloads, names = written(
+            last = hashlib.sha256(self._transaction.release(row.releases - 1) or b"").digest()
+        payloads, names = write_releases(
             totals,
             number=row.releases,
             epoch=row.epoch,
@@ -118,25 +118,27 @@ class ReleaseBatch:
             users=self._users,
             previous=last,
         )
-        self._at.publish(row.releases, payloads)
+        self._transaction.publish(row.releases, payloads)
         return names
 
     def _add_noise(self, totals: Wholes) -> Wholes:
         """Add noise to totals, and store the next state of the noise."""
-        count, states = read_secret(self._at.secret() or b"", self._desks)
+        count, states = read_secret(self._transaction.secret() or b"", self._statistics)
         source = self._source and self._hedge_source(totals, self._source)
         pairs = [
-            desk.draw(totals[:, part], state, count, source)
-            for desk, part, state in zip(self._desks, self._task.parts, states, strict=True)
+            statistic.draw(totals[:, part], state, count, source)
+            for statistic, part, state in zip(
+                self._statistics, self._task.parts, states, strict=True
+            )
         ]
         noisy_parts, new_states = zip(*pairs, strict=True)
-        if any([desk.running for desk in self._desks]):
-            self._at.hide(write_secret(count + len(totals), new_states))
+        if any([statistic.running for statistic in self._statistics]):
+            self._transaction.hide(write_secret(count + len(totals), new_states))
         return np.concatenate(noisy_parts, axis=1)
 
     def _hedge_source(self, totals: Wholes, source: Randomness) -> Randomness:
         context = self._row.head + self._row.releases.to_bytes(8, "little") + totals.tobytes()
-        return hedged(hashlib.sha256(context).digest(), source)
+        return hedge_source(hashlib.sha256(context).digest(), source)
 
     def _write_draw_lines(self, names: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
         """Yield the bodies of draw lines, as `canonical.write` would, in a tenth of the time."""
@@ -151,20 +153,20 @@ class ReleaseBatch:
             )
 
 
-def appended(at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
+def append_lines(transaction: Transaction, row: Row, contents: Iterable[tuple[str, Any]]) -> Row:
     """Add lines to the chain, and return where the task stands then."""
-    lines = ((kind, canonical.write(content)) for kind, content in said)
-    length, head = _link_lines(at, row, lines)
+    lines = ((kind, canonical.write(content)) for kind, content in contents)
+    length, head = _link_lines(transaction, row, lines)
     return dataclasses.replace(row, length=length, head=head)
 
 
 def _link_lines(
-    at: Transaction, row: Row, bodies: Iterable[tuple[str, bytes]]
+    transaction: Transaction, row: Row, bodies: Iterable[tuple[str, bytes]]
 ) -> tuple[int, bytes]:
     """Add lines to the chain, and return its new length and head."""
     length, head, lines = row.length, row.head, list[Line]()
     for kind, body in bodies:
         lines.append(Line(number=length, kind=kind, prev=head, body=body))
         length, head = length + 1, lines[-1].hash
-    at.append(lines)
+    transaction.append(lines)
     return length, head

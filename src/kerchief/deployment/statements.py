@@ -33,20 +33,20 @@ UNLIMITED_DECISIONS = (
 )
 
 
-def build_statement(deployment: Deployment, reader: ChainReader, conditions: Iterable[str]) -> str:
+def build_statement(deployment: Deployment, chain: ChainReader, conditions: Iterable[str]) -> str:
     """State the guarantee, its costs so far, its conditions, and which run it is about.
 
     Args:
         deployment: the task, with its guarantee.
-        reader: has read the whole chain.
+        chain: has read the whole chain.
         conditions: what the guarantee relies on, one paragraph each.
     """
     lines = [deployment.guarantee.statement(protected=deployment.problem.protected)]
     if deployment.guarantee.trust is not Trust.NONE:
-        cost_intro = "Spent by" if reader.ended else "Paid in advance, before anyone comes, for"
-        lines.append(f"{cost_intro} the worst-off user: epsilon {reader.spent().epsilon:.6g}.")
-        lines.append(_describe_visits(reader))
-    task = f"Task {deployment.task.id.hex()}, chain {reader.head.hex()}."
+        cost_intro = "Spent by" if chain.ended else "Paid in advance, before anyone comes, for"
+        lines.append(f"{cost_intro} the worst-off user: epsilon {chain.spent().epsilon:.6g}.")
+        lines.append(_describe_visits(chain))
+    task = f"Task {deployment.task.id.hex()}, chain {chain.head.hex()}."
     return "\n".join([*lines, *conditions, task])
 
 
@@ -85,9 +85,9 @@ def describe_projection(projection: Projection) -> str:
     )
 
 
-def _describe_visits(reader: ChainReader) -> str:
+def _describe_visits(chain: ChainReader) -> str:
     """State what a user pays who takes part several times, and how far that is proved."""
-    reviews = [reader.review(visits) for visits in _VISITS]
+    reviews = [chain.review(visits) for visits in _VISITS]
     costs = ", ".join(f"{read.visits}: {read.spent.epsilon:.4g}" for read in reviews)
     unproved = (
         " All visits are priced in the cohort where they cost most; visits spread over unequal "
@@ -95,5 +95,5 @@ def _describe_visits(reader: ChainReader) -> str:
     )
     return (
         f"Epsilon of a user who takes part several times: {costs}, at delta "
-        f"{reader.budget.delta:.6g}.{'' if all(read.is_proved for read in reviews) else unproved}"
+        f"{chain.budget.delta:.6g}.{'' if all(read.is_proved for read in reviews) else unproved}"
     )

@@ -11,7 +11,7 @@ from kerchief.core.contracts import BoundedLoss
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import between, whole
-from kerchief.deployment.context_free import in_losses, packed
+from kerchief.deployment.context_free import pack_problem, protect_answers
 from kerchief.deployment.device_programs import build_program
 from kerchief.deployment.mechanism_descriptions import describe_noise
 from kerchief.deployment.protected_policy import ProtectedPolicy
@@ -115,7 +115,7 @@ def build_task(
         bandit=_KINDS[policy.feedback],
         promise=_build_promise(guarantee),
         policy=canonical.pack(policy_spec),
-        problem=packed(problem),
+        problem=pack_problem(problem),
         program=program,
         queries=tuple(privatizers),
         noise=tuple(
@@ -166,7 +166,7 @@ def _build_reward_rule(
 
 def _build_exact_noise(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
     if isinstance(policy, ContextFree):
-        return in_losses(policy, privatizer).exact()
+        return protect_answers(policy, privatizer).exact()
     if isinstance(privatizer.query, BoundedLoss) or not isinstance(
         privatizer, CohortSums | PrefixSums
     ):

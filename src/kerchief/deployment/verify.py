@@ -10,11 +10,11 @@ from pathlib import Path
 
 from kerchief.core.errors import FencedError, InvalidValueError
 from kerchief.deployment.audit_log import AuditLog, Draw
-from kerchief.deployment.deployment import deployed
+from kerchief.deployment.deployment import read_deployment
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.review import Review
 from kerchief.stores import open_store
-from kerchief_protocol.chain import Line, imported
+from kerchief_protocol.chain import Line, read_chain
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,13 @@ def verify(
         FencedError: a line is missing or changed, noise was not paid for, or the head is not there.
     """
     books = AuditLog.of(lines)
-    books.check(deployed(books.task, policy=policy))
+    books.check(read_deployment(books.task, policy=policy))
     if head is not None and head not in {line.hash.hex() for line in lines}:
         raise FencedError(f"the chain does not contain the head {head[:16]}...; it lost a line")
     return Verification(books=books, review=books.review(visits))
 
 
-def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
+def load_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
     """Read the chain of the one task at a place, and its releases if they are there.
 
     Args:
@@ -66,7 +66,7 @@ def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
     """
     path = Path(place)
     if path.is_file() and not path.read_bytes()[:16].startswith(b"SQLite format 3"):
-        return imported(path.read_bytes()), None
+        return read_chain(path.read_bytes()), None
     is_present = "://" in place or path.exists()
     if not is_present:
         raise InvalidValueError(f"{place} is not there; give a bandit's folder, a store or a chain")
@@ -77,8 +77,8 @@ def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
             raise InvalidValueError(
                 f"{place} holds {len(tasks)} tasks; export the chain of one of them"
             )
-        with store.read(tasks[0]) as at:
-            return tuple(at.lines()), tuple(at.releases(0, 2**31))
+        with store.read(tasks[0]) as reader:
+            return tuple(reader.lines()), tuple(reader.releases(0, 2**31))
     finally:
         store.close()
 

@@ -36,38 +36,38 @@ class WitnessedStore(NoCopy):
 
     def __init__(
         self,
-        made: Deployment,
+        deployment: Deployment,
         *,
         store: Store,
         witness: Witness | None,
-        desks: tuple[DeployedStatistic, ...],
+        deployed_statistics: tuple[DeployedStatistic, ...],
     ) -> None:
         """Take a store, and read nothing yet.
 
         Args:
-            made: the task, with its noise.
+            deployment: the task, with its noise.
             store: what survives a crash.
             witness: remembers the chain's head elsewhere.
-            desks: statistics of the task, in its order.
+            deployed_statistics: statistics of the task, in its order.
         """
-        self.made, self.task = made, made.task
+        self.deployment, self.task = deployment, deployment.task
         self._store, self._witness = store, witness or NoWitness()
-        self._desks = desks
+        self._statistics = deployed_statistics
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._reader: ChainReader | None = None
+        self._chain_reader: ChainReader | None = None
 
-    def chain(self, first: int = 0, most: int = PAGE) -> tuple[Line, ...]:
+    def chain(self, first: int = 0, limit: int = PAGE) -> tuple[Line, ...]:
         """Lines of the chain from a number on, at most 10000 at once; they are public."""
-        first, most = check_page(first, most)
-        with self._store.read(self.task.id) as at:
-            row, lines = read_row(at), tuple(at.lines(first, most))
+        first, limit = check_page(first, limit)
+        with self._store.read(self.task.id) as reader:
+            row, lines = read_row(reader), tuple(reader.lines(first, limit))
         self._bear_witness(row)
         return lines
 
     def head(self) -> tuple[int, bytes]:
         """How many lines the chain has, and the hash of the last one."""
-        with self._store.read(self.task.id) as at:
-            row = read_row(at)
+        with self._store.read(self.task.id) as reader:
+            row = read_row(reader)
         self._bear_witness(row)
         return row.length, row.head
 
@@ -78,14 +78,14 @@ class WitnessedStore(NoCopy):
             FencedError: the chain was changed.
         """
         with self._reading:
-            reader, self._reader = self._reader or ChainReader(self.made), None
+            chain, self._chain_reader = self._chain_reader or ChainReader(self.deployment), None
             has_more = True
             while has_more:
-                with self._store.read(self.task.id) as at:
-                    row = read_row(at)
-                    has_more = self._read_page(at, row, reader)
-            self._reader = reader
-            copied = reader.snapshot()
+                with self._store.read(self.task.id) as reader:
+                    row = read_row(reader)
+                    has_more = self._read_page(reader, row, chain)
+            self._chain_reader = chain
+            copied = chain.snapshot()
         self._bear_witness(row)
         return copied
 
@@ -95,45 +95,47 @@ class WitnessedStore(NoCopy):
         It is read in pages, each in a transaction that only reads. The exclusive transaction reads
         one page at most: where more came meanwhile, that is read before another attempt.
         """
-        reader, has_more = ChainReader(self.made), True
+        chain, has_more = ChainReader(self.deployment), True
         while True:
             while has_more:
                 with self._store.read(self.task.id) as reading:
                     row = reading.row()
-                    has_more = row is not None and self._read_page(reading, row, reader)
-            with self._store.transaction(self.task.id) as at:
-                row = at.row()
-                has_more = row is not None and self._read_page(at, row, reader)
+                    has_more = row is not None and self._read_page(reading, row, chain)
+            with self._store.transaction(self.task.id) as transaction:
+                row = transaction.row()
+                has_more = row is not None and self._read_page(transaction, row, chain)
                 if not has_more:
-                    return step(at, row, reader)
+                    return step(transaction, row, chain)
 
-    def _read_page(self, at: Reader, row: Row, reader: ChainReader) -> bool:
+    def _read_page(self, reader: Reader, row: Row, chain: ChainReader) -> bool:
         """Read the next page of the chain, with its releases; whether there may be another page."""
         if row.config != self.task.data:
             raise FencedError("the store holds another task")
-        lines = at.lines(reader.length, PAGE)
-        draws = reader.read(lines)
+        lines = reader.lines(chain.length, PAGE)
+        draws = chain.read(lines)
         if draws:
-            check_payloads(draws, at.releases(draws[0].release, len(draws)))
-        if len(lines) < PAGE and reader.head != row.head:
+            check_payloads(draws, reader.releases(draws[0].release, len(draws)))
+        if len(lines) < PAGE and chain.head != row.head:
             raise FencedError("the chain in the store does not end where the store says")
         return len(lines) == PAGE
 
-    def _check(self, at: Transaction, row: Row, reader: ChainReader, *, renew: bool) -> None:
+    def _check(
+        self, transaction: Transaction, row: Row, chain: ChainReader, *, renew: bool
+    ) -> None:
         """See that the store stands where its chain ends, and that no other copy went on."""
-        reader.finish()
-        _check_row(at, row, reader)
+        chain.finish()
+        _check_row(transaction, row, chain)
         if renew:
             return
-        self._check_witness(at, row)
-        self._check_noise(at, row, reader)
+        self._check_witness(transaction, row)
+        self._check_noise(transaction, row, chain)
 
-    def _check_noise(self, at: Reader, row: Row, reader: ChainReader) -> None:
+    def _check_noise(self, reader: Reader, row: Row, chain: ChainReader) -> None:
         """See that correlated noise goes on where the releases of its epoch end."""
-        if row.state != "running" or not any([desk.running for desk in self._desks]):
+        if row.state != "running" or not any([statistic.running for statistic in self._statistics]):
             return
-        noise_count, _ = read_secret(at.secret() or b"", self._desks)
-        release_count = row.releases - reader.epochs[-1].release
+        noise_count, _ = read_secret(reader.secret() or b"", self._statistics)
+        release_count = row.releases - chain.epochs[-1].release
         if noise_count != release_count:
             raise FencedError(
                 f"the store's noise stands after {noise_count} releases of its epoch, and "
@@ -141,7 +143,7 @@ class WitnessedStore(NoCopy):
                 "begins a new epoch"
             )
 
-    def _check_witness(self, at: Reader, row: Row) -> None:
+    def _check_witness(self, reader: Reader, row: Row) -> None:
         """See that the witness knows no other copy of this store."""
         if isinstance(self._witness, NoWitness):
             if row.witnessed is not None:
@@ -153,21 +155,21 @@ class WitnessedStore(NoCopy):
         if witnessed_head in (None, row.witnessed, row.head):
             return
         # Another process may have told the witness of a later head, and not yet noted it here.
-        last = _last_line(at, row, {witnessed_head, row.witnessed})
+        last = _last_line(reader, row, {witnessed_head, row.witnessed})
         if last is None or last.hash != witnessed_head:
             raise FencedError(
                 "the witness has seen another head than this store last had witnessed; one of the "
                 "two was rolled back"
             )
 
-    def _check_hidden_draws(self, at: Reader, row: Row, witnessed_head: bytes | None) -> None:
+    def _check_hidden_draws(self, reader: Reader, row: Row, witnessed_head: bytes | None) -> None:
         """See that a new epoch would not show draws of users whom another copy released."""
         if (
             isinstance(self._witness, NoWitness)
-            or _last_line(at, row, {witnessed_head}) is not None
+            or _last_line(reader, row, {witnessed_head}) is not None
         ):
             return
-        last_public = _last_line(at, row, {row.witnessed}, until="draw")
+        last_public = _last_line(reader, row, {row.witnessed}, until="draw")
         if last_public is not None and last_public.hash != row.witnessed:
             raise FencedError(
                 "this store has drawn what nobody may see, since another copy went on; go on with "
@@ -179,10 +181,10 @@ class WitnessedStore(NoCopy):
         if row.head == row.witnessed or isinstance(self._witness, NoWitness):
             return
         self._swap_witness(row)
-        with self._store.transaction(self.task.id) as at:
-            now = read_row(at)
+        with self._store.transaction(self.task.id) as transaction:
+            now = read_row(transaction)
             if now.head == row.head:
-                at.change(dataclasses.replace(now, witnessed=row.head))
+                transaction.change(dataclasses.replace(now, witnessed=row.head))
 
     def _swap_witness(self, row: Row) -> None:
         """Swap what the witness holds for our head, if it is an earlier head of our own chain."""
@@ -192,8 +194,8 @@ class WitnessedStore(NoCopy):
                 return self._witness.swap(self.task.id, expected, row.head)
             except FencedError:
                 witnessed_head = self._witness.read(self.task.id)
-                with self._store.read(self.task.id) as at:
-                    last = _last_line(at, read_row(at), {witnessed_head, row.witnessed})
+                with self._store.read(self.task.id) as reader:
+                    last = _last_line(reader, read_row(reader), {witnessed_head, row.witnessed})
                 # Another process on this store may have been faster, with a head before ours or
                 # after it; a head that is not ours at all is that of another copy.
                 if (
@@ -207,8 +209,8 @@ class WitnessedStore(NoCopy):
                     return None
                 expected = witnessed_head
 
-    def _running(self, at: Reader) -> Row:
-        row = read_row(at)
+    def _read_running_row(self, reader: Reader) -> Row:
+        row = read_row(reader)
         if row.state != "running":
             raise CapacityExceededError(f"the task is {row.state}; begin another one")
         return row
@@ -220,30 +222,30 @@ def check_page(first: int, count: int) -> tuple[int, int]:
     Raises:
         InvalidValueError: it begins before the first row, or is longer than 10000 rows.
     """
-    return whole("first", first, low=0, high=EVERYTHING), whole("most", count, high=_MAX_PAGE)
+    return whole("first", first, low=0, high=EVERYTHING), whole("limit", count, high=_MAX_PAGE)
 
 
 def _last_line(
-    at: Reader, row: Row, heads: Collection[bytes | None], *, until: str | None = None
+    reader: Reader, row: Row, heads: Collection[bytes | None], *, until: str | None = None
 ) -> Line | None:
     """Find the last line of a chain with one of these hashes, or of a kind."""
     end = row.length
     while end > 0:
         first = max(0, end - _LAST)
-        for line in reversed(at.lines(first, end - first)):
+        for line in reversed(reader.lines(first, end - first)):
             if line.hash in heads or line.kind == until:
                 return line
         end = first
     return None
 
 
-def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
+def _check_row(reader: Reader, row: Row, chain: ChainReader) -> None:
     """See that the task stands where its chain and its releases end."""
-    epoch = reader.epochs[-1]
+    epoch = chain.epochs[-1]
     released = row.releases - epoch.release
-    stored = len(at.releases(max(0, row.releases - 1), 2))
-    release_count = reader.draws if reader.names_releases else row.releases
-    state = "closed" if reader.ended else "running"
+    stored = len(reader.releases(max(0, row.releases - 1), 2))
+    release_count = chain.draws if chain.names_releases else row.releases
+    state = "closed" if chain.ended else "running"
     expected = (state, epoch.epoch, epoch.cohort + released, release_count, min(1, row.releases))
     if (row.state, row.epoch, row.cohort, row.releases, stored) != expected:
         raise FencedError(
@@ -253,13 +255,13 @@ def _check_row(at: Reader, row: Row, reader: ChainReader) -> None:
         )
 
 
-def read_row(at: Reader) -> Row:
+def read_row(reader: Reader) -> Row:
     """Read where the task stands.
 
     Raises:
         FencedError: the store does not hold the task.
     """
-    row = at.row()
+    row = reader.row()
     if row is None:
         raise FencedError("the store does not hold this task any more")
     return row

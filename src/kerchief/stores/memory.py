@@ -29,7 +29,7 @@ class _TaskState:
 
     row: Row | None = None
     lines: list[Line] = dataclasses.field(default_factory=list)
-    seen: dict[bytes, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    report_ids: dict[bytes, tuple[int, int]] = dataclasses.field(default_factory=dict)
     bodies: dict[int, dict[bytes, bytes]] = dataclasses.field(default_factory=dict, repr=False)
     releases: list[bytes] = dataclasses.field(default_factory=list)
     secret: bytes | None = dataclasses.field(default=None, repr=False)
@@ -55,15 +55,15 @@ class _Reader:
     def row(self) -> Row | None:
         return self._state.row
 
-    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        return self._created_state.lines[max(0, first) : max(0, first) + most]
+    def lines(self, first: int = 0, limit: int = EVERYTHING) -> list[Line]:
+        return self._created_state.lines[max(0, first) : max(0, first) + limit]
 
-    def known(self, ids: Iterable[bytes]) -> set[bytes]:
-        return {id for id in ids if id in self._created_state.seen}
+    def find_report_ids(self, ids: Iterable[bytes]) -> set[bytes]:
+        return {id for id in ids if id in self._created_state.report_ids}
 
-    def seen(self) -> dict[tuple[int, int], int]:
+    def count_report_ids(self) -> dict[tuple[int, int], int]:
         counts: dict[tuple[int, int], int] = {}
-        for place in self._created_state.seen.values():
+        for place in self._created_state.report_ids.values():
             counts[place] = counts.get(place, 0) + 1
         return counts
 
@@ -77,8 +77,8 @@ class _Reader:
         releases = self._created_state.releases
         return releases[number] if 0 <= number < len(releases) else None
 
-    def releases(self, first: int, most: int) -> list[bytes]:
-        return self._created_state.releases[max(0, first) : max(0, first) + most]
+    def releases(self, first: int, limit: int) -> list[bytes]:
+        return self._created_state.releases[max(0, first) : max(0, first) + limit]
 
     def secret(self) -> bytes | None:
         return self._created_state.secret
@@ -89,14 +89,14 @@ class _Reader:
     def open_questions(self) -> int:
         return sum(question.state == "asked" for question in self._created_state.questions.values())
 
-    def expired(self, now: int, most: int) -> list[Question]:
+    def overdue_questions(self, now: int, limit: int) -> list[Question]:
         open_questions = (
             question
             for question in self._created_state.questions.values()
             if question.state == "asked"
         )
         due_questions = [question for question in open_questions if question.due <= now]
-        return sorted(due_questions, key=lambda question: (question.round, question.id))[:most]
+        return sorted(due_questions, key=lambda question: (question.round, question.id))[:limit]
 
     def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
         places = self._created_state.clients
@@ -149,17 +149,17 @@ class _Transaction(_Reader):
         self._notes.append(partial(chain.__delitem__, slice(len(chain), None)))
         chain.extend(lines)
 
-    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
-        places = self._created_state.seen
+    def add_report_ids(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
+        places = self._created_state.report_ids
         for id, cohort in reports:
             if id in places:
                 self._refuse(InvalidValueError("the store refuses this: a report was seen before"))
             self._notes.append(partial(places.pop, id, None))
             places[id] = (epoch, cohort)
 
-    def forget_seen(self) -> None:
+    def forget_report_ids(self) -> None:
         assert self._created_state
-        self._set("seen", {})
+        self._set("report_ids", {})
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         before = self._created_state.bodies
@@ -198,7 +198,7 @@ class _Transaction(_Reader):
             )
         )
 
-    def answered(self, id: bytes, report: bytes) -> None:
+    def answer(self, id: bytes, report: bytes) -> None:
         self._put_question(
             dataclasses.replace(self._find_open_question(id), state="answered", report=report)
         )
@@ -357,9 +357,13 @@ def _copy_task(state: _TaskState, to: Transaction) -> None:
     assert state.row is not None
     to.create(state.row)
     to.append(state.lines)
-    for epoch in {report_epoch for report_epoch, _ in state.seen.values()}:
-        to.see(
-            [(id, at) for id, (report_epoch, at) in state.seen.items() if report_epoch == epoch],
+    for epoch in {report_epoch for report_epoch, _ in state.report_ids.values()}:
+        to.add_report_ids(
+            [
+                (id, at)
+                for id, (report_epoch, at) in state.report_ids.items()
+                if report_epoch == epoch
+            ],
             epoch=epoch,
         )
     for cohort, bodies in state.bodies.items():

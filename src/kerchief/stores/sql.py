@@ -43,22 +43,22 @@ class SQLReader:
             witnessed=witnessed,
         )
 
-    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        """Read at most `most` lines of the chain, from line `first` on."""
+    def lines(self, first: int = 0, limit: int = EVERYTHING) -> list[Line]:
+        """Read at most `limit` lines of the chain, from line `first` on."""
         sql = (
             "SELECT number, kind, prev, body FROM chain WHERE task = ? AND number >= ? "
             "ORDER BY number LIMIT ?"
         )
-        rows = self._run(sql, self._key, first, most)
+        rows = self._run(sql, self._key, first, limit)
         return [Line(number=n, kind=kind, prev=prev, body=body) for n, kind, prev, body in rows]
 
-    def known(self, ids: Iterable[bytes]) -> set[bytes]:
+    def find_report_ids(self, ids: Iterable[bytes]) -> set[bytes]:
         """Return the ids of those reports that were seen already."""
         key = self._key
         with self._link.guard():
             return {id for (id,) in self._link.find("seen", ("id",), key, list(ids))}
 
-    def seen(self) -> dict[tuple[int, int], int]:
+    def count_report_ids(self) -> dict[tuple[int, int], int]:
         """How many reports were seen, by epoch and cohort."""
         sql = "SELECT epoch, cohort, COUNT(*) FROM seen WHERE task = ? GROUP BY epoch, cohort"
         return {(epoch, cohort): count for epoch, cohort, count in self._run(sql, self._key)}
@@ -77,10 +77,10 @@ class SQLReader:
         sql = "SELECT payload FROM releases WHERE task = ? AND number = ?"
         return _only(self._run(sql, self._key, number))
 
-    def releases(self, first: int, most: int) -> list[bytes]:
-        """Read at most `most` releases, from number `first` on."""
+    def releases(self, first: int, limit: int) -> list[bytes]:
+        """Read at most `limit` releases, from number `first` on."""
         sql = "SELECT payload FROM releases WHERE task = ? AND number >= ? ORDER BY number LIMIT ?"
-        return [payload for (payload,) in self._run(sql, self._key, first, most)]
+        return [payload for (payload,) in self._run(sql, self._key, first, limit)]
 
     def secret(self) -> bytes | None:
         """The state of the noise."""
@@ -97,9 +97,9 @@ class SQLReader:
         ((count,),) = self._run(sql, self._key)
         return int(count)
 
-    def expired(self, now: int, most: int) -> list[Question]:
+    def overdue_questions(self, now: int, limit: int) -> list[Question]:
         """List open questions that are due by now, ordered by round."""
-        return self._questions("state = 'asked' AND due <= ?", now, limit=most)
+        return self._questions("state = 'asked' AND due <= ?", now, limit=limit)
 
     def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
         """How many places each of these clients took."""
@@ -172,13 +172,13 @@ class SQLTransaction(SQLReader):
         self._insert("chain", ("task", "number", "kind", "prev", "body"), rows)
         self._end = end
 
-    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
+    def add_report_ids(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         """Remember reports for ever."""
         key = self._key
         rows = [(key, id, epoch, cohort) for id, cohort in reports]
         self._insert("seen", ("task", "id", "epoch", "cohort"), rows)
 
-    def forget_seen(self) -> None:
+    def forget_report_ids(self) -> None:
         """Forget which reports were seen: none is taken any more."""
         self._link.erased = True
         self._run("DELETE FROM seen WHERE task = ?", self._key)
@@ -220,7 +220,7 @@ class SQLTransaction(SQLReader):
         sql = f"INSERT INTO questions (task, {_QUESTION}) VALUES (?, ?, ?, ?, ?, ?, 'asked', NULL)"
         self._run(sql, self._key, id, round, action, memo, due)
 
-    def answered(self, id: bytes, report: bytes) -> None:
+    def answer(self, id: bytes, report: bytes) -> None:
         """Close an open question with the id of the report that answers it."""
         self._close(id, "answered", report)
 

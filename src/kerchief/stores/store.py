@@ -67,13 +67,13 @@ class Reader(Protocol):
     def row(self) -> Row | None:
         """Where the task stands; None if the store does not know it."""
 
-    def lines(self, first: int = 0, most: int = EVERYTHING) -> list[Line]:
-        """Read at most `most` lines of the chain, from line `first` on."""
+    def lines(self, first: int = 0, limit: int = EVERYTHING) -> list[Line]:
+        """Read at most `limit` lines of the chain, from line `first` on."""
 
-    def known(self, ids: Iterable[bytes]) -> set[bytes]:
+    def find_report_ids(self, ids: Iterable[bytes]) -> set[bytes]:
         """Return the ids of those reports that were seen already."""
 
-    def seen(self) -> dict[tuple[int, int], int]:
+    def count_report_ids(self) -> dict[tuple[int, int], int]:
         """How many reports were seen, by epoch and cohort; reads all of them, for audits."""
 
     def counts(self) -> dict[int, int]:
@@ -85,8 +85,8 @@ class Reader(Protocol):
     def release(self, number: int) -> bytes | None:
         """A release as it was published."""
 
-    def releases(self, first: int, most: int) -> list[bytes]:
-        """Read at most `most` releases, from number `first` on."""
+    def releases(self, first: int, limit: int) -> list[bytes]:
+        """Read at most `limit` releases, from number `first` on."""
 
     def secret(self) -> bytes | None:
         """The state of the noise."""
@@ -97,12 +97,12 @@ class Reader(Protocol):
     def open_questions(self) -> int:
         """Count the questions that are neither answered nor expired."""
 
-    def expired(self, now: int, most: int) -> list[Question]:
-        """Open ones that were due by now, the first by round; `expire` or `answered` closes them.
+    def overdue_questions(self, now: int, limit: int) -> list[Question]:
+        """Open ones that were due by now, the first by round; `expire` or `answer` closes them.
 
         Args:
             now: seconds of the epoch.
-            most: no more than so many.
+            limit: no more than so many.
         """
 
     def clients(self, names: Iterable[bytes]) -> dict[bytes, int]:
@@ -134,14 +134,14 @@ class Transaction(Reader, Protocol):
             FencedError: one of them does not follow the one before.
         """
 
-    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
+    def add_report_ids(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         """Remember reports, each by its id and with its cohort, as long as any may come.
 
         Raises:
             InvalidValueError: one of them was seen before.
         """
 
-    def forget_seen(self) -> None:
+    def forget_report_ids(self) -> None:
         """Forget which reports were seen: none is taken any more."""
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
@@ -159,7 +159,7 @@ class Transaction(Reader, Protocol):
     def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
         """Open a question."""
 
-    def answered(self, id: bytes, report: bytes) -> None:
+    def answer(self, id: bytes, report: bytes) -> None:
         """Close an open question with the id of the report that answers it."""
 
     def expire(self, id: bytes) -> None:

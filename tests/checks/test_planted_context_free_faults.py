@@ -234,16 +234,16 @@ class Amnesiac(Asker):
     """Takes every answer for one to the latest question."""
 
     def _follow(self, at: Any, row: Any) -> None:
-        learn = self._mind.learn
+        learn = self._learner.learn
 
         def forgot(answer: Any) -> None:
-            present = self._mind.propose(self._mind.count)
+            present = self._learner.propose(self._learner.count)
             assert present is not None
             learn(dataclasses.replace(answer, memo=present[1]))
 
-        self._mind.learn = forgot  # type: ignore[method-assign]
+        self._learner.learn = forgot  # type: ignore[method-assign]
         super()._follow(at, row)
-        self._mind.learn = learn  # type: ignore[method-assign]
+        self._learner.learn = learn  # type: ignore[method-assign]
 
 
 class Forgetful(Device):

@@ -286,10 +286,10 @@ def test_a_task_that_strangers_used_up_begins_again(trust: str, tmp_path: Path) 
     again = Learner(roles.deployment)
     again.follow(roles.aggregator.releases())
     assert again.model.arrays == roles.learner.model.arrays
-    books = verify(roles.aggregator.chain()).books
-    assert [epoch.cohort for epoch in books.epochs] == [0, 0]
-    assert {receipt.cohort.first // 60 for receipt in books.receipts} == {0, 1}
-    assert books.spent().epsilon <= 1.0
+    audit_log = verify(roles.aggregator.chain()).audit_log
+    assert [epoch.cohort for epoch in audit_log.epochs] == [0, 0]
+    assert {receipt.cohort.first // 60 for receipt in audit_log.receipts} == {0, 1}
+    assert audit_log.spent().epsilon <= 1.0
     Aggregator(roles.deployment, store=roles.store, witness=FileWitness(tmp_path / "witness"))
     assert roles.aggregator.close().epsilon <= 1.0
     assert verify(roles.aggregator.chain()).review.kept
@@ -399,16 +399,16 @@ def test_a_server_of_questions_begins_again(tmp_path: Path) -> None:
     empty = Asker(build_question_deployment(horizon=6), store=open_store(":memory:")).state
     server.renew(restart=True)
     for asker in (server, other):
-        assert not asker.stopped
+        assert not asker.is_stopped
         assert str(asker.state) == str(empty)
         assert words(asker.take([stale, answer(asker, left)])) == ["epoch", "question"]
     questions = (*server.ask(3), *other.ask(9))
     assert len(questions) == 6
     assert words(server.take([answer(server, question) for question in questions])) == [None] * 6
-    assert server.stopped
-    assert other.stopped
+    assert server.is_stopped
+    assert other.is_stopped
     assert len(server.releases()) == 10
-    assert verify(server.chain()).books.spent().epsilon == pytest.approx(1.0)
+    assert verify(server.chain()).audit_log.spent().epsilon == pytest.approx(1.0)
     again = Asker(build_question_deployment(horizon=6), store=store)
     assert np.array_equal(again.recommendation, server.recommendation)
     store.close()

@@ -237,7 +237,7 @@ def test_task_of_a_billion_users_can_renew_repeatedly(trust: str) -> None:
     assert one.aggregator.take([one.report()]) == (None,)
     assert one.aggregator.close().epsilon <= 1.0
     found = verify(one.aggregator.chain())
-    assert found.books.receipts[-1].cohort.last > 2**32
+    assert found.audit_log.receipts[-1].cohort.last > 2**32
     assert found.review.kept
 
 
@@ -390,9 +390,9 @@ def test_copy_cannot_settle_releases_of_another_copy(tmp_path: Path) -> None:
         with pytest.raises(FencedError, match="rolled back"):
             second.aggregator.close()
     with second.store.read(second.task.id) as reader:
-        books = AuditLog.of(reader.lines())
-    assert not books.ended
-    assert books.spent() == first.aggregator.spent()
+        audit_log = AuditLog.of(reader.lines())
+    assert not audit_log.ended
+    assert audit_log.spent() == first.aggregator.spent()
 
 
 def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
@@ -493,10 +493,10 @@ def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) 
     one.aggregator.renew()
     assert words(one.aggregator.take([old])) == ["epoch"]
     one.serve(10)
-    books = AuditLog.of(one.aggregator.chain())
-    books.check(one.deployment)
-    assert [r.cohort.first for r in books.receipts] == [0, 100]
-    assert books.spent().epsilon <= 1.0
+    audit_log = AuditLog.of(one.aggregator.chain())
+    audit_log.check(one.deployment)
+    assert [r.cohort.first for r in audit_log.receipts] == [0, 100]
+    assert audit_log.spent().epsilon <= 1.0
     assert one.learner.users == 20
     again = Learner(one.deployment)
     again.follow(one.aggregator.releases())
@@ -743,9 +743,9 @@ def test_a_draw_that_stands_twice_does_not_verify(trust: str) -> None:
 
 @pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
 def test_a_release_that_was_never_drawn_does_not_verify(trust: str) -> None:
-    books = AuditLog.of(field(trust).aggregator.chain())
+    audit_log = AuditLog.of(field(trust).aggregator.chain())
     with pytest.raises(FencedError):
-        check_releases(books, [b"without noise"])
+        check_releases(audit_log, [b"without noise"])
 
 
 @pytest.mark.parametrize("trust", ["joint", "central"])

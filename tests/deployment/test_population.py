@@ -123,7 +123,7 @@ class Town:
         self.follow()
 
     def phases(self) -> Iterator[int]:
-        while not self.learner.done:
+        while not self.learner.is_over:
             phase = self.learner.phase
             for _ in range(self.deployment.by_phases.groups):
                 self.group()

@@ -168,10 +168,10 @@ def test_halving_asks_many_at_once_and_waits_for_a_stage_to_end(trust: str) -> N
             reports.append(device.report(id, server.status()))
             asked.append(int(one.action.array))
         shuffle.shuffle(reports)
-        assert not server.stopped
+        assert not server.is_stopped
         assert set(server.take(reports)) == {None}
     assert sorted(np.bincount(asked)) == [6, 6, 6 + 11, 6 + 11 + 16, 6 + 11 + 16]
-    assert server.stopped
+    assert server.is_stopped
     assert server.ask() == ()
     if trust == "none":
         assert int(server.recommendation) == 1
@@ -294,7 +294,7 @@ def test_a_server_learns_which_arm_is_best() -> None:
     device = Device(server.task)
     while questions := server.ask(5):
         assert set(server.take([answer(server, one, device) for one in questions])) == {None}
-    assert server.stopped
+    assert server.is_stopped
     assert len(server.releases()) == ARMS.horizon
     assert int(server.recommendation) == 1
 
@@ -305,9 +305,9 @@ def test_queries_never_exceed_users_charged() -> None:
     assert len(questions) == 20
     assert server.ask() == ()
     assert len({one.id for one in questions}) == 20
-    assert not server.stopped
+    assert not server.is_stopped
     assert set(server.take([answer(server, one) for one in questions])) == {None}
-    assert server.stopped
+    assert server.is_stopped
     assert server.status().state == "closed"
 
 
@@ -389,7 +389,7 @@ def test_expired_query_is_reassigned_and_late_answer_rejected() -> None:
     assert again.id != lost.id
     assert again.action == lost.action
     assert words(server.take([answer(server, lost), answer(server, again)])) == ["question", None]
-    assert server.stopped
+    assert server.is_stopped
     rounds = sorted(canonical.read(one)["round"] for one in server.releases())
     assert rounds == [0, 1]
 
@@ -472,8 +472,8 @@ def test_several_servers_share_a_store(tmp_path: Path) -> None:
         other.take(reports[::2])
         one.take(reports[1::2])
         assert same(one.state, other.state)
-    assert one.stopped
-    assert other.stopped
+    assert one.is_stopped
+    assert other.is_stopped
     assert len(one.releases()) == 40
 
 
@@ -489,7 +489,7 @@ def test_many_threads_ask_and_answer() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(work, range(8))) == 96
-    assert server.stopped
+    assert server.is_stopped
     assert len(server.releases()) == 96
 
 
@@ -498,7 +498,7 @@ def test_the_chain_is_verified_from_its_lines_alone() -> None:
     (question,) = server.ask()
     server.take([forged(server, question.id)])
     found = verify(server.chain())
-    assert found.books.spent().epsilon == pytest.approx(1.0)
+    assert found.audit_log.spent().epsilon == pytest.approx(1.0)
     assert found.review.kept
 
 

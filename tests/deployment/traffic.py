@@ -334,12 +334,12 @@ def _chained(crowd: Crowd, row: Any, lines: list[Any], payloads: tuple[bytes, ..
     books = AuditLog.of(lines)
     books.check(crowd.deployment)
     if crowd.deployment.task.trust == "local" and not crowd.deployment.task.needs:
-        assert books.drawn == ()
+        assert books.draw_lines == ()
         return
     names = [hashlib.sha256(one).digest() for one in payloads]
-    assert [one.payload for one in books.drawn] == names
+    assert [one.payload for one in books.draw_lines] == names
     need, horizon = crowd.deployment.task.need, crowd.deployment.task.horizon
-    users = sum(need(one.cohort) for one in books.drawn)
+    users = sum(need(one.cohort) for one in books.draw_lines)
     assert all(
         any(r.cohort.first <= user < r.cohort.last for r in books.receipts)
         for user in range(min(users, horizon))

@@ -119,7 +119,7 @@ def _asker(name: str) -> list[Asker]:
 
 def _learn(*, name: str, report: Any) -> None:
     kept = _asker(name)
-    if not kept or kept[0].stopped:
+    if not kept or kept[0].is_stopped:
         kept[:] = [Asker(_questions(name), store=SQLiteStore.memory())]
     server = kept[0]
     (question,) = server.ask()

@@ -256,10 +256,10 @@ def _books(*, data: bytes, trust: str) -> None:
             lines = _forged(said)
         case _:
             raise InvalidValueError("these are no lines")
-    books = AuditLog.of(lines)
-    books.check(read_deployment(books.task))
-    assert books.spent().epsilon <= books.budget.epsilon * (1 + 1e-9), "overspent"
-    check_releases(books, _field(trust)[1])
+    audit_log = AuditLog.of(lines)
+    audit_log.check(read_deployment(audit_log.task))
+    assert audit_log.spent().epsilon <= audit_log.budget.epsilon * (1 + 1e-9), "overspent"
+    check_releases(audit_log, _field(trust)[1])
 
 
 def _verify(*, data: bytes, visits: Any, head: Any) -> None:
@@ -269,7 +269,7 @@ def _verify(*, data: bytes, visits: Any, head: Any) -> None:
     if not isinstance(visits, int) or not isinstance(head, str | None):
         raise InvalidValueError("the commands take no such thing")
     said = verify(lines, visits=visits, head=head)
-    assert said.books.head == lines[-1].hash
+    assert said.audit_log.head == lines[-1].hash
 
 
 # Tasks that strangers wrote.

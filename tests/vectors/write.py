@@ -626,7 +626,7 @@ def clients() -> list[dict[str, Any]]:
         for trust in ("local", "shuffle", "central"):
             made = _population(policy, trust)
             learner = PopulationLearner(made, actions)
-            atoms = np.shape(learner.asked.pulls)[1]
+            atoms = np.shape(learner.query.pulls)[1]
             for label in (0, made.by_phases.groups - 1, made.by_phases.groups):
                 for seen in (rng.uniform(-1, 1, atoms), rng.uniform(-9, 9, atoms), None):
                     seed = f"{policy}/{trust}/{len(found)}"
@@ -642,9 +642,9 @@ def _client(
     group, now = label % groups, Numbers.of(np.asarray(np.int64(label // groups)))
     model = dataclasses.replace(learner.model, arrays={**learner.model.arrays, "phase": now})
     status = Status(task=task.id, state="running", epoch=label, label=label)
-    pulls = np.asarray(learner.asked.pulls)[group]
+    pulls = np.asarray(learner.query.pulls)[group]
     averages = np.where(pulls > 0, task.reward.default if seen is None else seen, 0.0)
-    record = made.by_phases.answer(learner.asked, group, jnp.asarray(averages))
+    record = made.by_phases.answer(learner.query, group, jnp.asarray(averages))
     statistic = np.asarray(made.privatizers[ANSWERS].query.encode(record))
     id = hmac.digest(secret, b"kerchief/1 client\0" + task.id, "sha256")[:16]
     source = Bytes(seed)
@@ -660,7 +660,7 @@ def _client(
         "status": status.write().decode(),
         "secret": secret.hex(),
         "seed": seed,
-        "atoms": np.asarray(learner.asked.atoms)[group].tolist(),
+        "atoms": np.asarray(learner.query.atoms)[group].tolist(),
         "pulls": [int(one) for one in pulls],
         "averages": None if seen is None else reals(averages),
         "statistic": reals(statistic),

@@ -73,7 +73,7 @@ class Device:
         budget: Budget | None = None,
         code: Code | None = None,
         source: Randomness = os.urandom,
-        listed: Candidates = candidates,
+        draw_candidates: Candidates = candidates,
         clock: Callable[[], float] = time.time,
         in_process: bool = False,
     ) -> None:
@@ -86,8 +86,8 @@ class Device:
                 under local trust does a device know what a report costs.
             code: what chooses and records, for policies that were not made light.
             source: of random bytes; anything but the operating system's is for tests.
-            listed: where the candidates of a shortlist come from; anything but the default is for
-                a bandit that lives in one process alone.
+            draw_candidates: draws the candidates of a shortlist; anything but the default is for a
+                bandit that lives in one process alone.
             clock: seconds since 1970.
             in_process: the aggregator runs in this process, as in `Bandit`, so its status is
                 followed without a signature. Never set it where a status comes over a network.
@@ -100,7 +100,7 @@ class Device:
         self._code = code_for(task, source) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
-        self._source, self._draw_candidates, self._clock = source, listed, clock
+        self._source, self._draw_candidates, self._clock = source, draw_candidates, clock
         self._posted_model: PostedModel | None = None
         self._signed_model: tuple[Signed, Model] | None = None
         self._follows_labels = in_process or task.has_signed_labels or task.has_equal_noise

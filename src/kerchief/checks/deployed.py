@@ -110,9 +110,11 @@ def _expect_same_state(server: Any, policy: Any, state: Any, answer_count: int) 
         for deployed_leaf, simulated_leaf in pairs
     )
     close = close and np.allclose(server.recommendation, recommendation, rtol=1e-9, atol=1e-9)
-    observed = f"{server.recommendation} and {server.stopped} after {answer_count}: {server.state}"
+    observed = (
+        f"{server.recommendation} and {server.is_stopped} after {answer_count}: {server.state}"
+    )
     expected = f"{recommendation} and {is_over}: {state}"
-    expect(close and server.stopped == bool(is_over), seen=observed, expected=expected)
+    expect(close and server.is_stopped == bool(is_over), seen=observed, expected=expected)
 
 
 def _make_report(

@@ -82,22 +82,32 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
     """
     lines, releases = load_chain(place)
     verification = verified(lines, visits=visits, head=head)
-    books, result = verification.books, verification.review
+    audit_log, result = verification.audit_log, verification.review
     if releases is not None:
-        check_releases(books, releases)
+        check_releases(audit_log, releases)
     if as_json:
-        summary = {"task": books.task.id.hex(), "head": books.head.hex(), "lines": len(lines)}
-        state = {"draws": len(books.drawn), "epochs": len(books.epochs), "ended": books.ended}
-        print_json({**summary, **state, **_build_document(result, books.receipts)})
+        summary = {
+            "task": audit_log.task.id.hex(),
+            "head": audit_log.head.hex(),
+            "lines": len(lines),
+        }
+        state = {
+            "draws": len(audit_log.draw_lines),
+            "epochs": len(audit_log.epochs),
+            "ended": audit_log.ended,
+        }
+        print_json({**summary, **state, **_build_document(result, audit_log.receipts)})
     else:
-        problem = unpack_problem(books.task.bandit, books.task.problem)
-        _print_review(result, books.receipts, protected=problem.protected)
-        if books.task.trust == Trust.SHUFFLE:
-            print_wrapped(describe_honest_part(books.task.promise.honest))
+        problem = unpack_problem(audit_log.task.bandit, audit_log.task.problem)
+        _print_review(result, audit_log.receipts, protected=problem.protected)
+        if audit_log.task.trust == Trust.SHUFFLE:
+            print_wrapped(describe_honest_part(audit_log.task.promise.honest))
         print_wrapped("The chain does not show who was admitted, nor how often.")
-        print_wrapped(f"task {books.task.id.hex()}")
-        _print_quoted("task", books.task.name)
-        print_wrapped(f"{len(lines)} lines, {len(books.drawn)} draws, head {books.head.hex()}")
+        print_wrapped(f"task {audit_log.task.id.hex()}")
+        _print_quoted("task", audit_log.task.name)
+        print_wrapped(
+            f"{len(lines)} lines, {len(audit_log.draw_lines)} draws, head {audit_log.head.hex()}"
+        )
         click.echo("The chain is whole, and what was drawn is what was paid for.")
     return _compute_exit_code(result)
 

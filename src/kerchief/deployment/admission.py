@@ -105,11 +105,11 @@ class Places:
             return None
         if limit <= 0:
             return RejectedError("client", "the client is not admitted to this task")
-        if self.left(client, 1) <= 0:
+        if self.free(client, 1) <= 0:
             return RejectedError("spent", f"the client has used up its limit of {limit}")
         return None
 
-    def left(self, client: bytes | None, count: int) -> int:
+    def free(self, client: bytes | None, count: int) -> int:
         """Return how many of ``count`` places a client may still take."""
         limit = self._limits[client]
         if limit is None:

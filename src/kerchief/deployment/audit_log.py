@@ -1,4 +1,4 @@
-"""A task's books, read off its chain: what was paid, what was drawn, and whether they fit."""
+"""The audit log of a task, read off its chain: what was paid and drawn, and whether they fit."""
 
 from __future__ import annotations
 
@@ -284,11 +284,11 @@ class AuditLog(ChainReader):
 
     Attributes:
         lines: of the chain.
-        drawn: every release that the aggregator added noise to, or made of a whole cohort.
+        draw_lines: every release that the aggregator added noise to, or made of a whole cohort.
     """
 
     lines: tuple[Line, ...] = ()
-    drawn: tuple[Draw, ...] = ()
+    draw_lines: tuple[Draw, ...] = ()
 
     @classmethod
     def of(cls, lines: Sequence[Line]) -> AuditLog:
@@ -297,10 +297,10 @@ class AuditLog(ChainReader):
         Raises:
             FencedError: a line is missing, changed or out of place.
         """
-        books = cls()
-        books.lines, books.drawn = tuple(lines), tuple(books.read(lines))
-        assert books.task
-        return books
+        audit_log = cls()
+        audit_log.lines, audit_log.draw_lines = tuple(lines), tuple(audit_log.read(lines))
+        assert audit_log.task
+        return audit_log
 
     def check(self, deployment: Deployment) -> None:
         """See that what was drawn is what was paid for, and no more of it.

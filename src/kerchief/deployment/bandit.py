@@ -223,7 +223,7 @@ class Bandit(NoCopy):
             deployment.task,
             pending=self._pending,
             code=code,
-            listed=draw_candidates,
+            draw_candidates=draw_candidates,
             clock=self._clock,
             in_process=True,
         )

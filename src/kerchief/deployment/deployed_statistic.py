@@ -74,29 +74,29 @@ class DeployedStatistic:
         return self.open()
 
     def draw(
-        self, cohorts: Wholes, kept: NoiseState, number: int, source: Randomness | None
+        self, cohorts: Wholes, state: NoiseState, number: int, source: Randomness | None
     ) -> tuple[Wholes, NoiseState]:
         """Return noisy totals, per cohort or running, and the state to remember.
 
         Args:
             cohorts: the exact sum of each cohort's reports, one row each.
-            kept: what the release before left.
+            state: what the release before left.
             number: of the first release in its epoch, from 0.
             source: where noise comes from; None for the operating system.
         """
         if not self.draws:
-            return cohorts, kept
+            return cohorts, state
         if self.running:
-            exact = kept.total + np.add.accumulate(cohorts)
-            noise, state = self._continual.steps(kept.noise, number, source, len(cohorts))
-            steps, kept = noise.astype(np.int64), NoiseState(total=exact[-1], noise=state)
+            exact = state.total + np.add.accumulate(cohorts)
+            noise, next_state = self._continual.steps(state.noise, number, source, len(cohorts))
+            steps, state = noise.astype(np.int64), NoiseState(total=exact[-1], noise=next_state)
         else:
             assert isinstance(self.privatizer, CohortSums)
             mechanism: Any = self.privatizer.aggregator
             exact, steps = cohorts, mechanism.draw(source, len(cohorts))
         if steps.shape != exact.shape:
             raise InvalidValueError(f"there are {exact.size} numbers, and noise for {steps.size}")
-        return exact + steps, kept
+        return exact + steps, state
 
     def variance(self, cohort: int, users: int) -> float:
         """Return the noise variance of a cohort's release, from its devices and the aggregator."""
@@ -148,11 +148,11 @@ def build_statistics(
     )
 
 
-def write_secret(number: int, kept: tuple[NoiseState, ...]) -> bytes:
+def write_secret(number: int, states: tuple[NoiseState, ...]) -> bytes:
     """What is kept, as bytes for the store."""
     numbers = [
-        (memory.total.astype("<i8", copy=False), memory.noise.astype("<f8", copy=False))
-        for memory in kept
+        (state.total.astype("<i8", copy=False), state.noise.astype("<f8", copy=False))
+        for state in states
     ]
     parts = [total.tobytes() + noise.tobytes() for total, noise in numbers]
     return number.to_bytes(8, "little") + b"".join(parts)

@@ -41,10 +41,10 @@ class PopulationLearner(ReleaseConsumer):
 
     Attributes:
         state: of the policy, after the last whole phase.
-        asked: what the present phase plays and asks; once all is `done`, what the last one did.
+        query: what the present phase plays and asks; once `is_over`, what the last one did.
         phase: how many phases were played to the end.
         rounds: how many rounds these took.
-        done: whether nobody is asked any more: one action is left, or no further phase fits.
+        is_over: whether nobody is asked any more: one action is left, or no further phase fits.
         releases: how many were taken in.
         users: how many clients these speak about.
 
@@ -59,7 +59,7 @@ class PopulationLearner(ReleaseConsumer):
     >>> made = deploy(policy="dpe", problem=facts, guarantee=promise, window_s=0)
     >>> aggregator = Aggregator(made, store=SQLiteStore.memory())
     >>> learner = PopulationLearner(made, [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> while not learner.done:
+    >>> while not learner.is_over:
     ...     status = aggregator.status()
     ...     for _ in range(made.task.need(status.label)):
     ...         client = Device(made.task)
@@ -86,8 +86,8 @@ class PopulationLearner(ReleaseConsumer):
         self._policy = deployment.by_phases
         self._features = _actions(self._policy.problem, features)
         (self._statistic,) = build_statistics(deployment)
-        outlook = {name: one.outlook for name, one in deployment.privatizers.items()}
-        self._noisy = any(one.noisy for one in outlook.values())
+        outlook = {name: privatizer.outlook for name, privatizer in deployment.privatizers.items()}
+        self._noisy = any(info.noisy for info in outlook.values())
         self._outlook = tuple(outlook.items())
         self._begin_state()
         self._post_first()
@@ -95,11 +95,11 @@ class PopulationLearner(ReleaseConsumer):
     def _begin_state(self) -> None:
         self.state: Tree = _init(self._policy, self._outlook)
         self.phase, self.rounds = 0, 0
-        self._heard: list[Release] = []
-        self.asked, self.done = self._ask(), False
+        self._phase_releases: list[Release] = []
+        self.query, self.is_over = self._ask(), False
 
     def _post_first(self) -> None:
-        self._begin(self.asked)
+        self._begin(self.query)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -108,71 +108,76 @@ class PopulationLearner(ReleaseConsumer):
 
     def _take(self, release: Release) -> None:
         """Post the next phase when one is whole; whoever answers after the end is not heard."""
-        self._heard.append(release)
-        if not self.done and len(self._heard) == self._policy.groups:
+        self._phase_releases.append(release)
+        if not self.is_over and len(self._phase_releases) == self._policy.groups:
             self._learn()
 
     def _learn(self) -> None:
         """Take in all groups of a phase, and begin the next one."""
-        heard, self._heard = self._heard, []
+        phase_releases, self._phase_releases = self._phase_releases, []
         phase = _traced(self.deployment.phases[self.phase])
         self.state = _learn(
-            self._policy, self._features, self.state, self.asked, phase, self._total(heard)
+            self._policy, self._features, self.state, self.query, phase, self._total(phase_releases)
         )
-        self.rounds += int(np.asarray(self.asked.rounds))
+        self.rounds += int(np.asarray(self.query.rounds))
         self.phase += 1
-        self.done = self.phase == len(self.deployment.phases) or bool(
-            _settled(self._policy, self.state)
+        self.is_over = self.phase == len(self.deployment.phases) or bool(
+            _is_settled(self._policy, self.state)
         )
-        self._begin(self.asked if self.done else self._ask())
+        self._begin(self.query if self.is_over else self._ask())
 
-    def _total(self, heard: list[Release]) -> Total:
+    def _total(self, phase_releases: list[Release]) -> Total:
         """What the groups of a phase said, one per row."""
         statistic = self._statistic
-        shown = [statistic.wire.estimate(r.total, users=r.users, label=r.cohort) for r in heard]
-        noise = [statistic.variance(r.cohort, r.users) ** 0.5 for r in heard]
+        totals = [
+            statistic.wire.estimate(release.total, users=release.users, label=release.cohort)
+            for release in phase_releases
+        ]
+        noise = [
+            statistic.variance(release.cohort, release.users) ** 0.5 for release in phase_releases
+        ]
         return Total(
-            total=jnp.asarray(np.stack(shown)),
-            count=jnp.asarray([r.users for r in heard], jnp.int32),
+            total=jnp.asarray(np.stack(totals)),
+            count=jnp.asarray([release.users for release in phase_releases], jnp.int32),
             noise=jnp.asarray(noise, jnp.float64),
         )
 
     def _ask(self) -> PhaseQuery:
         phase = _traced(self.deployment.phases[self.phase])
-        asked: PhaseQuery = _ask(self._policy, self._features, self.state, phase, self._noisy)
-        return asked
+        query: PhaseQuery = _ask(self._policy, self._features, self.state, phase, self._noisy)
+        return query
 
-    def _begin(self, asked: PhaseQuery) -> None:
+    def _begin(self, query: PhaseQuery) -> None:
         """Post a phase, unless it would last longer than there are rounds."""
-        lasts = int(np.asarray(asked.rounds))
-        if not self.done and self.rounds + lasts > self._policy.problem.horizon:
-            self.done = True
-        if not self.done:
-            self.asked = asked
-        posted = {
+        rounds = int(np.asarray(query.rounds))
+        if not self.is_over and self.rounds + rounds > self._policy.problem.horizon:
+            self.is_over = True
+        if not self.is_over:
+            self.query = query
+        arrays = {
             "phase": np.int64(self.phase),
-            "done": np.bool_(self.done),
-            "atoms": np.asarray(self.asked.atoms, np.int64),
-            "pulls": np.asarray(self.asked.pulls, np.int64),
-            "encoder": np.asarray(self.asked.encoder, np.float64),
+            "done": np.bool_(self.is_over),
+            "atoms": np.asarray(self.query.atoms, np.int64),
+            "pulls": np.asarray(self.query.pulls, np.int64),
+            "encoder": np.asarray(self.query.encoder, np.float64),
         }
-        self._show(self.users, posted)
+        self._show(self.users, arrays)
 
 
 def _actions(problem: PopulationProblem, features: ArrayLike) -> Array:
     """The public actions, checked."""
-    given = real_array("features", features)
-    if given.shape != (problem.arms, problem.dim):
+    rows = real_array("features", features)
+    if rows.shape != (problem.arms, problem.dim):
         raise InvalidValueError(
-            f"features have shape {given.shape}; the problem has {problem.arms} actions of "
+            f"features have shape {rows.shape}; the problem has {problem.arms} actions of "
             f"{problem.dim} numbers"
         )
-    longest = float(np.linalg.norm(given, axis=1).max())
+    longest = float(np.linalg.norm(rows, axis=1).max())
     if not longest <= problem.norm * _SLACK:
         raise InvalidValueError(
             f"an action's norm is {longest:g}; it must be at most {problem.norm:g}: scale them"
         )
-    return jnp.asarray(given, jnp.float64)
+    return jnp.asarray(rows, jnp.float64)
 
 
 def _traced(phase: Phase) -> Any:
@@ -196,7 +201,7 @@ _learn = jax.jit(learn)
 
 
 @jax.jit
-def _settled(policy: PhasePolicy, state: Tree) -> Array:
+def _is_settled(policy: PhasePolicy, state: Tree) -> Array:
     return policy.settled(state)
 
 

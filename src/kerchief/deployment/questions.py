@@ -49,7 +49,7 @@ from kerchief_protocol.report import Report
 # Releases that are read together.
 _AT_ONCE = 1000
 # Seconds since 1970: what a clock may give, and by when every question is due.
-_FARTHEST, _EVER = 2**53, 2**62
+_MAX_TIME_S, _ALL_DUE_S = 2**53, 2**62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,13 +87,13 @@ class Asker(Aggregator):
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
     >>> deployment = deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0)
     >>> server, device = Asker(deployment, store=open_store(":memory:")), Device(deployment.task)
-    >>> question, other = server.ask(2)
-    >>> id = device.accept_question(question.id)
+    >>> first, second = server.ask(2)
+    >>> id = device.accept_question(first.id)
     >>> device.reward(id, 0.25)
     True
     >>> server.take([device.report(id, server.status())])
     (None,)
-    >>> server.stopped, round(server.spent().epsilon, 6)
+    >>> server.is_stopped, round(server.spent().epsilon, 6)
     (False, 1.0)
     """
 
@@ -131,7 +131,7 @@ class Asker(Aggregator):
         super().__init__(
             deployment, store=store, witness=witness, source=source, admission=admission
         )
-        self._mind = _Mind(deployment, source)
+        self._learner = _QuestionLearner(deployment, source)
         rule, patience = deployment.task.reward, whole("patience_s", patience_s, low=0, high=2**31)
         self._wait_s, self._clock = rule.window_s + rule.jitter_s + patience, clock
 
@@ -160,48 +160,48 @@ class Asker(Aggregator):
             if (refused := places.refusal(sender)) is not None:
                 raise refused
             self._follow(transaction, row)
-            if self._mind.stopped:
+            if self._learner.is_stopped:
                 return ()
-            count = places.left(sender, count)
+            count = places.free(sender, count)
             again = tuple(
-                self._again(transaction, one)
-                for one in transaction.overdue_questions(int(self._now()), count)
+                self._ask_again(transaction, question)
+                for question in transaction.overdue_questions(int(self._now()), count)
             )
-            questions = again + self._new(transaction, row, count - len(again))
+            questions = again + self._ask_new(transaction, row, count - len(again))
             places.take(sender, len(questions))
             places.close()
             return questions
 
     def _restart(self, transaction: Transaction) -> None:
         """Close all open questions: what they propose follows from what is thrown away."""
-        for one in transaction.overdue_questions(_EVER, EVERYTHING):
-            transaction.expire(one.id)
+        for question in transaction.overdue_questions(_ALL_DUE_S, EVERYTHING):
+            transaction.expire(question.id)
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether nothing more is asked: the bandit knows enough, or all users have answered."""
         with self._lock:
-            mind = self._mind_now()
-            return mind.users >= self.task.horizon or mind.stopped
+            learner = self._update_learner()
+            return learner.users >= self.task.horizon or learner.is_stopped
 
     @property
     def recommendation(self) -> NDArray[np.generic]:
         """The arm or the point that it would name now."""
         with self._lock:
-            return self._mind_now().recommendation
+            return self._update_learner().recommendation
 
     @property
     def state(self) -> Tree:
         """What the learner knows, which anyone may: it follows from the releases."""
         with self._lock:
-            return self._mind_now().state
+            return self._update_learner().state
 
-    def _mind_now(self) -> _Mind:
+    def _update_learner(self) -> _QuestionLearner:
         with self._store.read(self.task.id) as reader:
             row = reader.row()
             assert row is not None
             self._follow(reader, row)
-        return self._mind
+        return self._learner
 
     def _follow(self, reader: Reader, row: Row) -> None:
         """Learn from what others have stored; only what is committed is ever learned.
@@ -209,35 +209,37 @@ class Asker(Aggregator):
         An epoch that began again at the first cohort begins a new state.
         """
         first = row.releases - row.cohort
-        if self._mind.first != first:
-            self._mind.begin(first)
-        while self._mind.count < row.releases:
-            for payload in reader.releases(self._mind.count, _AT_ONCE):
-                self._mind.learn(canonical.read_as(Answer, payload))
+        if self._learner.first != first:
+            self._learner.begin(first)
+        while self._learner.count < row.releases:
+            for payload in reader.releases(self._learner.count, _AT_ONCE):
+                self._learner.learn(canonical.read_as(Answer, payload))
 
-    def _new(self, transaction: Transaction, row: Row, count: int) -> tuple[Question, ...]:
+    def _ask_new(self, transaction: Transaction, row: Row, count: int) -> tuple[Question, ...]:
         # Every round that was asked is answered or open.
-        first, asked = row.cohort + transaction.open_questions(), list[Question]()
+        first, questions = row.cohort + transaction.open_questions(), list[Question]()
         for round in range(first, min(first + count, self.task.horizon)):
-            proposal = self._mind.propose(round)
+            proposal = self._learner.propose(round)
             if proposal is None:
                 break
-            action, memo = (canonical.write(canonical.pack(one)) for one in proposal)
-            asked.append(self._put(transaction, round, action, memo))
-        return tuple(asked)
+            action, memo = (canonical.write(canonical.pack(part)) for part in proposal)
+            questions.append(self._store_question(transaction, round, action, memo))
+        return tuple(questions)
 
-    def _again(self, transaction: Transaction, one: Stored) -> Question:
-        transaction.expire(one.id)
-        return self._put(transaction, one.round, one.action, one.memo)
+    def _ask_again(self, transaction: Transaction, question: Stored) -> Question:
+        transaction.expire(question.id)
+        return self._store_question(transaction, question.round, question.action, question.memo)
 
-    def _put(self, transaction: Transaction, round: int, action: bytes, memo: bytes) -> Question:
+    def _store_question(
+        self, transaction: Transaction, round: int, action: bytes, memo: bytes
+    ) -> Question:
         id, due = self._source(16), math.ceil(self._now()) + self._wait_s
         transaction.ask(id, round=round, action=action, memo=memo, due=due)
         return Question(task=self.task.id, id=id, action=canonical.read_as(Numbers, action))
 
     def _now(self) -> float:
         """The clock's time, which decides whose question is overdue."""
-        return between("the time of the clock", self._clock(), -_FARTHEST, _FARTHEST)
+        return between("the time of the clock", self._clock(), -_MAX_TIME_S, _MAX_TIME_S)
 
     def _take_reports(
         self,
@@ -253,35 +255,46 @@ class Asker(Aggregator):
         self._follow(transaction, row)
         before = row.releases
         answers: list[RejectedError | None] = []
-        for one in read:
-            question = transaction.question(one.id) if isinstance(one, Report) else None
-            refused = one if isinstance(one, RejectedError) else self._why_not(one, row, question)
+        for report in read:
+            question = transaction.question(report.id) if isinstance(report, Report) else None
+            refused = (
+                report
+                if isinstance(report, RejectedError)
+                else self._find_refusal(report, row, question)
+            )
             answers.append(refused)
-            if isinstance(one, Report) and question and not refused and question.state == "asked":
-                transaction.answer(one.id, one.id)
-                transaction.publish(row.releases, [_payload(row.releases, question, one)])
+            if (
+                isinstance(report, Report)
+                and question
+                and not refused
+                and question.state == "asked"
+            ):
+                transaction.answer(report.id, report.id)
+                transaction.publish(row.releases, [_payload(row.releases, question, report)])
                 row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
         if row.releases > before:
             transaction.change(row)
         return tuple(answers), row
 
-    def _why_not(self, one: Report, row: Row, question: Stored | None) -> RejectedError | None:
-        """Why a report counts for nothing; a repeated one has counted already."""
-        if one.epoch != row.epoch:
+    def _find_refusal(
+        self, report: Report, row: Row, question: Stored | None
+    ) -> RejectedError | None:
+        """Return why a report counts for nothing; None if it counts, or has counted already."""
+        if report.epoch != row.epoch:
             return RejectedError(
-                "epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now"
+                "epoch", f"the report is of epoch {report.epoch}; it is {row.epoch} now"
             )
         if question is None:
             return RejectedError("question", "nobody was asked this question")
         if question.state == "expired":
             return RejectedError("question", "the answer is late; someone else was asked")
-        if question.state == "asked" and self._mind.stopped:
+        if question.state == "asked" and self._learner.is_stopped:
             return RejectedError("over", "the bandit knows enough")
         return None
 
 
 @double_precision
-class _Mind:
+class _QuestionLearner:
     """The learner: its state after so many answers, and its own coins.
 
     Attributes:
@@ -296,7 +309,7 @@ class _Mind:
         self._unit = compute_unit(deployment.policy)
         seed, replicate = np.frombuffer(source(8), "<u4").tolist()
         self._root = Stream.of(seed=seed, replicate=replicate)
-        outlook = {name: one.outlook for name, one in deployment.privatizers.items()}
+        outlook = {name: privatizer.outlook for name, privatizer in deployment.privatizers.items()}
         self._outlook = tuple(outlook.items())
         self.begin(0)
         shape = jax.eval_shape(_propose, self._policy, self.state, np.int32(0), self._root)
@@ -313,7 +326,7 @@ class _Mind:
         return self.count - self.first
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether it wants no more answers."""
         return isinstance(self._policy, Stops) and bool(_stopped(self._policy, self.state))
 
@@ -337,8 +350,8 @@ class _Mind:
         numbers = answer.numbers.array.astype(np.int64)
         report = self._noise.estimate(numbers, users=1, label=0) / self._unit
         memo = jax.tree.unflatten(self._form, [leaf.array for leaf in answer.memo])
-        given = answer.action.array, memo, report, np.int32(self.users)
-        self.state, self.count = _learn(self._policy, self.state, *given), self.count + 1
+        evidence = answer.action.array, memo, report, np.int32(self.users)
+        self.state, self.count = _learn(self._policy, self.state, *evidence), self.count + 1
 
 
 def _payload(number: int, question: Stored, report: Report) -> bytes:
@@ -372,8 +385,8 @@ def _propose(
 
 
 @jax.jit
-def _learn(policy: ContextFree, state: Tree, *given: Any) -> Tree:
-    return policy.learn(state, *given)
+def _learn(policy: ContextFree, state: Tree, *evidence: Any) -> Tree:
+    return policy.learn(state, *evidence)
 
 
 @jax.jit

@@ -99,14 +99,14 @@ class Round:
         reports: Mapping[str, Vector],
         clock: Clock,
         root: Stream,
-        known: Array | None = None,
+        public_action: Array | None = None,
     ) -> C:
         """Aggregator: collect one user's reports; release what is released after every round."""
         return self._release_scheduled(
-            Every, self._collect_reports(carry, reports), clock, known, root
+            Every, self._collect_reports(carry, reports), clock, public_action, root
         )
 
-    def take_unheard(
+    def collect_releases(
         self, carry: C, reports: Mapping[str, Vector], clock: Clock, root: Stream
     ) -> tuple[C, Mapping[str, Release]]:
         """Collect one user's reports and return the releases, without updating the learner."""
@@ -116,7 +116,7 @@ class Round:
                 released[name], carry = self._draw_release(carry, clock, name, None, root)
         return carry, released
 
-    def hear(self, carry: C, releases: Mapping[str, Release]) -> C:
+    def update(self, carry: C, releases: Mapping[str, Release]) -> C:
         """Learner: take releases in."""
         state = carry.state
         for name, release in releases.items():
@@ -130,11 +130,11 @@ class Round:
         }
         return dataclasses.replace(carry, tally=tally)
 
-    def post(self, carry: C, clock: Clock, root: Stream, known: Array | None = None) -> C:
+    def post(self, carry: C, clock: Clock, root: Stream, public_action: Array | None = None) -> C:
         """Release batches and publish a new model, if public time makes them due."""
 
         def post() -> C:
-            after = self._release_scheduled(At, carry, clock, known, root)
+            after = self._release_scheduled(At, carry, clock, public_action, root)
             return dataclasses.replace(after, model=self.policy.publish(after.state))
 
         # One branch for both: on an accelerator a branch costs as much as a round.
@@ -216,7 +216,7 @@ class Round:
     ) -> C:
         """Release one query, and update the learner."""
         release, carry = self._draw_release(carry, clock, name, public_action, root)
-        return self.hear(carry, {name: release})
+        return self.update(carry, {name: release})
 
     def _draw_release(
         self, carry: C, clock: Clock, name: str, public_action: Array | None, root: Stream

@@ -22,11 +22,11 @@ class Verification:
     """A chain that is whole, pays for what it draws, and keeps its promise or does not.
 
     Attributes:
-        books: what it says.
+        audit_log: what it says.
         review: what the worst-off user was charged, by two accountants.
     """
 
-    books: AuditLog
+    audit_log: AuditLog
     review: Review
 
 
@@ -48,11 +48,11 @@ def verify(
     Raises:
         FencedError: a line is missing or changed, noise was not paid for, or the head is not there.
     """
-    books = AuditLog.of(lines)
-    books.check(read_deployment(books.task, policy=policy))
+    audit_log = AuditLog.of(lines)
+    audit_log.check(read_deployment(audit_log.task, policy=policy))
     if head is not None and head not in {line.hash.hex() for line in lines}:
         raise FencedError(f"the chain does not contain the head {head[:16]}...; it lost a line")
-    return Verification(books=books, review=books.review(visits))
+    return Verification(audit_log=audit_log, review=audit_log.review(visits))
 
 
 def load_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
@@ -83,30 +83,31 @@ def load_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
         store.close()
 
 
-def check_releases(books: AuditLog, releases: Sequence[bytes]) -> None:
+def check_releases(audit_log: AuditLog, releases: Sequence[bytes]) -> None:
     """See that the releases are those that the chain says were drawn.
 
     Raises:
         FencedError: one of them is another one.
     """
-    draws = bool(books.task.needs) or books.task.trust == "joint"
-    if draws and len(releases) != len(books.drawn):
+    draws = bool(audit_log.task.needs) or audit_log.task.trust == "joint"
+    if draws and len(releases) != len(audit_log.draw_lines):
         raise FencedError(
-            f"there are {len(releases)} releases and {len(books.drawn)} draws on the chain"
+            f"there are {len(releases)} releases and {len(audit_log.draw_lines)} draws on the chain"
         )
     payloads = [
-        releases[draw.release] if 0 <= draw.release < len(releases) else b"" for draw in books.drawn
+        releases[draw.release] if 0 <= draw.release < len(releases) else b""
+        for draw in audit_log.draw_lines
     ]
-    check_payloads(books.drawn, payloads)
+    check_payloads(audit_log.draw_lines, payloads)
 
 
-def check_payloads(drawn: Sequence[Draw], payloads: Sequence[bytes]) -> None:
+def check_payloads(draws: Sequence[Draw], payloads: Sequence[bytes]) -> None:
     """See that releases are those that draws name, one for each of them.
 
     Raises:
         FencedError: one of them is missing, or another one.
     """
     names = [hashlib.sha256(payload).digest() for payload in payloads]
-    for draw, name in itertools.zip_longest(drawn, names[: len(drawn)]):
+    for draw, name in itertools.zip_longest(draws, names[: len(draws)]):
         if draw.payload != name:
             raise FencedError(f"release {draw.release} is not the one that was drawn")

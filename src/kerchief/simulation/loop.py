@@ -278,7 +278,7 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
     def take_one(replicate: Replicate, reports: Mapping[str, Array], round: Array) -> Taken:
         clock, root = bandit.clock(replicate, round), scene.root(replicate)
         if lazy:
-            return bandit.take_unheard(replicate, reports, clock, root)
+            return bandit.collect_releases(replicate, reports, clock, root)
         return bandit.take(replicate, reports, clock, root), {}
 
     take_all = jax.vmap(take_one, in_axes=(0, 0, None))
@@ -298,7 +298,7 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
         counted_releases = {
             name: dataclasses.replace(release, count=last + 1) for name, release in releases.items()
         }
-        return bandit.hear(replicate, counted_releases)
+        return bandit.update(replicate, counted_releases)
 
     def post(replicate: Replicate, since: Mapping[str, Array]) -> Replicate:
         return bandit.post(replicate, Clock(round=last, since=since), scene.root(replicate))

@@ -297,8 +297,8 @@ class _Backwards:
             future: Future[Answer] = Future()
             tasks[future] = [part]
             if len(tasks) <= self.most:
-                done = TaskResult(played=part.play(), process=("here", 1), memory=1)
-                future.set_result(Answer(done={0: done}, failed=None))
+                done = TaskResult(result=part.play(), process=("here", 1), memory=1)
+                future.set_result(Answer(results={0: done}, error=None))
             else:
                 future.set_exception(KeyboardInterrupt())
         return tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,10 +23,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kerchief.comparison import chunks, runner, workers
+from kerchief.comparison import chunks, cluster, runner, workers
 from kerchief.comparison import fingerprint as prints
 from kerchief.comparison.archive import Archive
 from kerchief.comparison.chunks import Chunk, ChunkResult, parts_of, side_by_side, widest
+from kerchief.comparison.cluster import Cluster, dask_cluster
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.fingerprint import fingerprint
 from kerchief.comparison.players import Cell
@@ -36,14 +36,10 @@ from kerchief.comparison.run_folder import Folder
 from kerchief.comparison.runner import RunState, compare, hand_out
 from kerchief.comparison.workers import (
     Answer,
-    Cluster,
     Processes,
     TaskResult,
     Tasks,
-    Waiting,
-    _programs,
-    dask_cluster,
-    finished,
+    collect_results,
     local_processes,
 )
 from kerchief.core.errors import InvalidValueError, KerchiefError
@@ -251,54 +247,59 @@ def test_a_lost_process_is_one_line() -> None:
     with local_processes(1, functools.partial(os._exit, 9)) as workers:
         tasks = workers.submit([one])
         with pytest.raises(KerchiefError, match=r"a worker was lost .* fewer --jobs"):
-            list(finished(tasks))
+            list(collect_results(tasks))
+        with pytest.raises(KerchiefError, match="closed before everything was played"):
+            workers.submit([one])
 
 
 def _all_parts() -> list[Chunk]:
     return [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
 
 
-def _named(*groups: tuple[Chunk, str]) -> tuple[Waiting, dict[Future[Answer], str]]:
-    """Groups of one part each that nobody plays yet, and what they are called here."""
-    tasks: Tasks = {Future(): [part] for part, _ in groups}
-    names = dict(zip(tasks, [name for _, name in groups], strict=True))
-    return Waiting.of(tasks), names
+def _play_next(executor: _Takes) -> Chunk:
+    """Return the chunk that an executor plays, which is the only one that it has, and end it."""
+    part, future = executor.sent.get(timeout=10)
+    assert executor.sent.empty()
+    future.set_result(None)
+    return part
 
 
-def test_free_worker_prefers_chunks_it_has_compiled() -> None:
-    """Then it takes what nobody has compiled, and last what somebody else has."""
-    first, second, third, _ = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)]
-    again = dataclasses.replace(first, first=3, last=6)
-    waiting, names = _named(
-        (first, "a"), (second, "b"), (again, "a again"), (third, "c"), (first, "a once more")
-    )
-
-    def take(known: set[Hashable]) -> str | None:
-        taken = waiting.take(known)
-        return None if taken is None else names[taken[0]]
-
-    mine, others = set[Hashable](), set[Hashable]()
-    assert [take(mine), take(others), take(mine)] == ["a", "b", "a again"]
-    assert [take(others), take(others), take(mine)] == ["c", "a once more", None]
+def _distinct_parts(monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
+    """Chunks of distinct programs, none of which are played side by side."""
+    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
+    return [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
 
 
-def test_cached_code_is_scheduled_before_code_to_be_compiled() -> None:
-    first, second = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)][:2]
-    waiting, names = _named((first, "a"), (second, "b"), (first, "a again"), (second, "b again"))
-    for known in (set[Hashable](), set[Hashable]()):
-        assert waiting.take(known) is not None
-    waiting.played([second])
-    taken = [waiting.take(set()) for _ in range(2)]
-    assert [one and names[one[0]] for one in taken] == ["b again", "a again"]
+def test_free_worker_prefers_chunks_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it takes what no worker has compiled, and last what another one has."""
+    first, second, third, _ = _distinct_parts(monkeypatch)
+    one, two = _Takes(instant=False), _Takes(instant=False)
+    processes = Processes(executors=[one, two], prepare=os.getpid)
+    processes.submit([first, second, third, first, first])
+    played = [_play_next(worker).cell for worker in (one, two, two, two, one)]
+    assert played == [part.cell for part in (first, second, third, first, first)]
+    assert one.sent.empty()
+    assert two.sent.empty()
+
+
+def test_cached_code_is_scheduled_before_code_to_be_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second, third, _ = _distinct_parts(monkeypatch)
+    compiling, playing, free = executors = [_Takes(instant=False) for _ in range(3)]
+    processes = Processes(executors=executors, prepare=os.getpid)
+    processes.submit([first, second, third, first, second, second])
+    assert [_play_next(playing).cell, _play_next(free).cell] == [second.cell, third.cell]
+    assert [_play_next(free).cell, _play_next(free).cell] == [second.cell, first.cell]
+    assert _play_next(compiling).cell == first.cell
 
 
 def test_processes_play_every_group_once(processes: Processes) -> None:
     """Two processes: those who meet the same arms make four groups of two."""
     tasks = processes.submit(_all_parts())
     assert [len(group) for group in tasks.values()] == [2, 2, 2, 2]
-    played = [part for part, _ in finished(tasks)]
+    played = [part for part, _ in collect_results(tasks)]
     assert len(played) == len(set(played)) == 8
-    assert processes._open[-1].cached == {_programs(group) for group in tasks.values()}
 
 
 def test_chunk_wanted_by_two_comparisons_runs_once(
@@ -336,7 +337,7 @@ class _Takes(Executor):
 
     def submit(self, function: Any, /, *given: Any, **options: Any) -> Future[Any]:
         (told,), world, future = pickle.loads(given[0]), pickle.loads(given[1]), Future[Any]()
-        self.sent.put((Chunk(**told, environment=world), future))
+        self.sent.put((Chunk(**told | {"environment": world}), future))
         if self.instant:
             future.set_result(None)
         return future
@@ -415,12 +416,12 @@ def test_failed_chunk_loses_no_other_result_of_its_group(monkeypatch: pytest.Mon
 def test_worker_returns_results_beside_a_failed_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     (group, _) = side_by_side(_all_parts())
     monkeypatch.setattr(chunks, "play_side_by_side", _Fails(group[1].cell))
-    told, world = workers._pack_group(group), pickle.dumps(group[0].environment)
-    answer = workers._play(told, world, os.getpid)
-    assert sorted(answer.done) == [0, 2, 3]
+    told, world = workers.pack_group(group), pickle.dumps(group[0].environment)
+    answer = workers.play_group(told, world, os.getpid)
+    assert sorted(answer.results) == [0, 2, 3]
     future: Future[Answer] = Future()
     future.set_result(answer)
-    arriving = finished({future: group})
+    arriving = collect_results({future: group})
     assert [next(arriving)[0] for _ in range(3)] == [group[0], *group[2:]]
     with pytest.raises(ValueError, match="cannot be played"):
         next(arriving)
@@ -491,10 +492,10 @@ def test_closed_processes_submit_no_further_chunks(monkeypatch: pytest.MonkeyPat
     _, played = takes.sent.get(timeout=10)
     processes.close()
     played.set_result(None)
-    processes._lanes.shutdown(wait=True)
     assert takes.sent.empty()
     with pytest.raises(KerchiefError, match="closed before everything was played"):
-        processes._send_group(takes, [one], b"")
+        processes.submit([one])
+    assert takes.sent.empty()
 
 
 def test_waiting_on_closed_processes_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,15 +510,14 @@ def test_waiting_on_closed_processes_raises_error(monkeypatch: pytest.MonkeyPatc
 def test_process_remembers_compiled_programs_across_submits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also when it is given more: rungs of a search play the same programs."""
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
-    takes = _Takes(instant=True)
-    processes = Processes(executors=[takes], prepare=os.getpid)
-    for _ in range(2):
-        concurrent.futures.wait(processes.submit(_all_parts()), timeout=10)
-    processes._lanes.shutdown(wait=True)
-    _, known = processes._free.get(timeout=10)
-    assert len(known) == 4
+    """Rungs of a search play the same programs."""
+    first, second, *_ = _distinct_parts(monkeypatch)
+    one, two = executors = [_Takes(instant=False), _Takes(instant=False)]
+    processes = Processes(executors=executors, prepare=os.getpid)
+    processes.submit([first, second])
+    assert [_play_next(one).cell, _play_next(two).cell] == [first.cell, second.cell]
+    processes.submit([second, first])
+    assert [_play_next(one).cell, _play_next(two).cell] == [first.cell, second.cell]
 
 
 class _Fulfils:
@@ -536,8 +536,8 @@ class _Fulfils:
         if part is self.failing:
             future.set_exception(ValueError("cannot be played"))
         else:
-            done = TaskResult(played=part.play(), process=("here", 1), memory=1)
-            future.set_result(Answer(done={0: done}, failed=None))
+            done = TaskResult(result=part.play(), process=("here", 1), memory=1)
+            future.set_result(Answer(results={0: done}, error=None))
         return future
 
 
@@ -647,7 +647,7 @@ def test_unreachable_scheduler_raises_error_and_closes_client(
             super().__init__(*given, **named)  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(distributed, "Client", Seen)
-    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster, "SCHEDULER_TIMEOUT_S", 0.2)
     with (
         pytest.raises(InvalidValueError, match=f"scheduler is {address!r}; none answers there"),
         dask_cluster(address, os.getpid),
@@ -663,16 +663,16 @@ def test_scheduler_without_workers_prints_a_notice(
 ) -> None:
     import distributed
 
-    monkeypatch.setattr(workers, "ALONE", 30 if count else 0.2)
+    monkeypatch.setattr(cluster, "WORKER_TIMEOUT_S", 30 if count else 0.2)
     told: list[str] = []
     options = {"n_workers": count, "processes": False, "dashboard_address": None}
     with (
         distributed.LocalCluster(**options) as made,  # type: ignore[no-untyped-call]
-        dask_cluster(made.scheduler_address, os.getpid, told.append) as cluster,
+        dask_cluster(made.scheduler_address, os.getpid, told.append) as workers,
     ):
         assert len(told) == 1 - count
         if not count:  # what nobody will ever play is not waited for at the end
-            cluster.submit(next(parts_of(TINY, ticks=4, width=6)))
+            workers.submit(next(parts_of(TINY, ticks=4, width=6)))
     assert all("has no workers yet, and nothing is played until some come" in one for one in told)
 
 

@@ -508,7 +508,6 @@ BY_HAND = {
     "reports.outputs:Outputs.at": "comparison.run_folder:Folder.at",
     "reports.output_path:Place.at": "comparison.run_folder:Folder.at",
     "comparison.runner:RunState.of": "command:compare",
-    "comparison.workers:Waiting.of": "command:compare",
     "comparison.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",

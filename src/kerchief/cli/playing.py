@@ -15,11 +15,12 @@ import click
 from kerchief.cli.device import use_device
 from kerchief.cli.options import device, words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
+from kerchief.comparison.cluster import dask_cluster
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import Cell
 from kerchief.comparison.plugins import Plugin, load_installed, loaded
 from kerchief.comparison.runner import RunState, hand_out
-from kerchief.comparison.workers import Workers, dask_cluster, local_processes
+from kerchief.comparison.workers import Workers, local_processes
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
 from kerchief.reports.extras import NEEDS, installing, missing

@@ -21,7 +21,7 @@ from kerchief.comparison.chunks import (
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import Cell
 from kerchief.comparison.results import Result
-from kerchief.comparison.workers import TaskResult, Workers, finished
+from kerchief.comparison.workers import TaskResult, Workers, collect_results
 from kerchief.core import validate
 from kerchief.core.errors import KerchiefError
 from kerchief.simulation.recorder import Progress
@@ -184,7 +184,7 @@ class RunState:
         """Keep what a worker has played, and say what went wrong with that."""
         self.memory[done.process] = done.memory
         try:
-            self._keep(part, done.played)
+            self._keep(part, done.result)
         except OSError as problem:
             return problem
         return None
@@ -213,7 +213,7 @@ def hand_out(works: Sequence[RunState], workers: Workers) -> None:
     tasks = workers.submit(owners)
 
     def arrive() -> Iterator[Chunk]:
-        for shared_part, task_result in finished(tasks):
+        for shared_part, task_result in collect_results(tasks):
             problems = [work.arrived(part, task_result) for work, part in owners[shared_part]]
             for problem in filter(None, problems):
                 raise problem

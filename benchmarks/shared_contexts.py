@@ -15,7 +15,8 @@ from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.simulation.run import Contender, simulate_side_by_side
+from kerchief.simulation.rounds import Contender
+from kerchief.simulation.run import simulate_side_by_side
 
 COMPANY = (1, 2, 4, 8)
 _HORIZON, _REPLICATES, _TIMES = 2000, 64, 3

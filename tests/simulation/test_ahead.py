@@ -25,10 +25,11 @@ from kerchief.policies import POLICIES
 from kerchief.policies.baselines import Uniform
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
-from kerchief.simulation import ahead, machine
+from kerchief.simulation import ahead, machine, rounds
 from kerchief.simulation import run as module
 from kerchief.simulation.recorder import Recorder
-from kerchief.simulation.run import Contender, Run, simulate_side_by_side
+from kerchief.simulation.rounds import Contender
+from kerchief.simulation.run import Run, simulate_side_by_side
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 JOINT, LOCAL = (Guarantee(epsilon=1.0, delta=1e-5, trust=one) for one in (Trust.JOINT, Trust.LOCAL))
@@ -124,7 +125,7 @@ def test_worlds_that_differ_in_arms_alone_share_their_programs() -> None:
 def test_all_are_charged_before_anybody_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_environment(dim=2, arms=4)
     poor = dataclasses.replace(JOINT, epsilon=0.5)
-    monkeypatch.setattr(module, "_play_handed", lambda *given, **more: pytest.fail("it played"))
+    monkeypatch.setattr(module, "play_handed", lambda *given, **more: pytest.fail("it played"))
     with pytest.raises(BudgetExceededError):
         _play([_contender(*WHO[1], world), _contender(*WHO[1], world, poor)], world)
 
@@ -141,7 +142,8 @@ def test_seconds_are_divided_and_microseconds_are_not(monkeypatch: pytest.Monkey
             self.seconds, self.compile_seconds = self.counted, 2.0
             return result
 
-    monkeypatch.setattr(module, "Recorder", Counts)
+    for where in (module, rounds):
+        monkeypatch.setattr(where, "Recorder", Counts)
     world = make_environment(dim=2, arms=4)
     (alone,) = _play([_contender(*WHO[0], world)], world)
     runs = _play([_contender(*WHO[0], world), _contender(*WHO[3], world)], world)

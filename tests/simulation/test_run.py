@@ -24,7 +24,7 @@ from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, gaussian_no
 from kerchief.privatizers import At, CohortSums, Every, OnDemand, Protection, protect
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Memory, Tally
-from kerchief.simulation import machine
+from kerchief.simulation import machine, rounds
 from kerchief.simulation import run as module
 from kerchief.simulation.loop import Scene, advance, begin
 from kerchief.simulation.recorder import Progress
@@ -150,7 +150,7 @@ def test_segments_that_are_played_together_are_read_one_by_one(
 ) -> None:
     """As on an accelerator: the same regrets, and fewer looks."""
     usual, looks = linear(), list[int]()
-    monkeypatch.setattr(module, "_most_together", lambda: 10)
+    monkeypatch.setattr(rounds, "_find_largest_stretch", lambda: 10)
     monkeypatch.setattr(module, "is_foreseen", lambda environment: False)
     together = linear(
         progress=lambda stage, done: looks.append(done) if stage == "playing" else None
@@ -187,8 +187,8 @@ def _stages(play: Callable[[Progress], Run]) -> list[tuple[str, int]]:
 def test_stretches_cover_every_round_once(
     most: int, stretches: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_most_together", lambda: most)
-    assert list(module._stretches(np.array([4, 8, 12, 16, 19]))) == stretches
+    monkeypatch.setattr(rounds, "_find_largest_stretch", lambda: most)
+    assert list(rounds._split_stretches(np.array([4, 8, 12, 16, 19]))) == stretches
 
 
 def test_a_run_may_be_cut_into_chunks_of_replicates() -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 
 from kerchief.checks.proofs import proofs
-from kerchief.comparison.comparison import worlds_of
+from kerchief.comparison.compatibility import worlds_of
 from kerchief.core.problems import PopulationProblem, Problem
 from kerchief.deployment.protected_policy import numbers_of
 from kerchief.environments.contexts import CONTEXTS

@@ -23,7 +23,8 @@ from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.bits import BitSums
 from kerchief.simulation.ahead import is_foreseen
 from kerchief.simulation.recorder import Progress
-from kerchief.simulation.run import AnyEnvironment, Contender, Run, simulate_side_by_side
+from kerchief.simulation.rounds import Contender
+from kerchief.simulation.run import AnyEnvironment, Run, simulate_side_by_side
 
 MOST_FEATURES = 2**24
 """What one part may hold in arms; a round keeps a handful of such arrays."""

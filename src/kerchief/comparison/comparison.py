@@ -6,11 +6,17 @@ import dataclasses
 import functools
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kerchief.comparison import plugins
 from kerchief.comparison.chunks import MOST_FEATURES, arranged
+from kerchief.comparison.compatibility import (
+    DEFAULT_HORIZON,
+    check_environment,
+    is_compatible,
+    resolve_name,
+)
 from kerchief.comparison.datasets import (
     WorldOfData,
     describe_data,
@@ -19,12 +25,12 @@ from kerchief.comparison.datasets import (
     rounds_of,
     size_of,
 )
+from kerchief.comparison.option_checks import check_lists, check_name, check_pairs
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
 from kerchief.core import validate
-from kerchief.core.contracts import HasBestArm, Oracle
+from kerchief.core.contracts import HasBestArm
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.registry import Registry
 from kerchief.deployment.protected_policy import choose_mechanism
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
@@ -82,7 +88,7 @@ continuum
     noise: str | float | None = None
     options: tuple[tuple[str, Any], ...] = ()
     project: int | None = None
-    horizon: int = 10_000
+    horizon: int = DEFAULT_HORIZON
     policies: tuple[str, ...] = ("best",)
     trusts: tuple[str, ...] | None = None
     continual: str | None = None
@@ -110,7 +116,7 @@ continuum
                 bandit = arranged(cell, problem)
             except InvalidValueError:
                 if self.data is None:
-                    self._check_world(cell.player.policy)
+                    self._check_environment(cell.player.policy)
                 raise
             if bandit.policy.feedback != "phases":
                 # Some noise is only refused when its bill is made.
@@ -144,7 +150,7 @@ continuum
     @functools.cached_property
     def _own_names(self) -> tuple[str, ...]:
         """Names of the policies, with `best` resolved for this environment."""
-        return tuple(_resolve_name(name, self._entry) for name in self.policies)
+        return tuple(resolve_name(name, self._entry) for name in self.policies)
 
     @property
     def _entry(self) -> EnvironmentEntry:
@@ -353,21 +359,11 @@ continuum
                 )
 
     def _check_lists(self) -> None:
-        for kind in (
-            "contexts",
-            "policies",
-            "epsilons",
-            *(("trusts",) if self.trusts is not None else ()),
-        ):
-            values = getattr(self, kind)
-            if not isinstance(values, tuple) or not values:
-                raise InvalidValueError(f"{kind} is empty, or no tuple; give at least one")
-        for kind in ("options", "numbers"):
-            values = getattr(self, kind)
-            if not isinstance(values, tuple) or not all(map(_is_pair, values)):
-                raise InvalidValueError(
-                    f"{kind} is no tuple of pairs; give a name and a value each"
-                )
+        lists = ["contexts", "policies", "epsilons"]
+        if self.trusts is not None:
+            lists.append("trusts")
+        check_lists({name: getattr(self, name) for name in lists})
+        check_pairs({"options": self.options, "numbers": self.numbers})
         for name, _ in self.options:
             if name in ("contexts", *_ENVIRONMENT_FIELDS) and getattr(self, name) is not None:
                 raise InvalidValueError(
@@ -391,14 +387,14 @@ continuum
             validate.at_least(name, number, 0.0)
 
     def _check_names(self) -> None:
-        _check_name("mode", self.mode, ("tuned", "theory"))
+        check_name("mode", self.mode, ("tuned", "theory"))
         if not self._has_contexts and self.contexts != type(self).contexts:
             raise InvalidValueError(
                 f"contexts is {', '.join(map(repr, self.contexts))}, and the {self.world} world "
                 "has none; leave it out"
             )
         for trust in self.trusts or ():
-            _check_name("trust", trust, Trust)
+            check_name("trust", trust, Trust)
         for requested_name, name in zip(self.policies, self._own_names, strict=True):
             self._check_policy(requested_name, POLICIES[name], self._get_trusts(name))
         for trust, flag in FLAGS.items():
@@ -414,35 +410,22 @@ continuum
 
     def _is_playable(self, name: str) -> bool:
         """Whether a policy fits the environment, which names the best arm if it must."""
-        name = _resolve_name(name, self._entry)
+        name = resolve_name(name, self._entry)
         has_best_arm = all(
             isinstance(environment, HasBestArm) for environment in self._environments.values()
         )
-        return _is_compatible(POLICIES[name], self._entry) and (
+        return is_compatible(POLICIES[name], self._entry) and (
             has_best_arm or not needs_telling(name)
         )
 
-    def _check_world(self, name: str) -> None:
-        environments, environment = worlds_of(name), self.world
-        if environment in environments:
-            return
-        native_policies = [
-            policy for policy in self.policies if POLICIES[policy].home == environment
-        ]
-        if self.env is not None or not native_policies:
-            raise InvalidValueError(
-                f"env is {environment!r}; policy {name!r} plays in {', '.join(environments)}"
-            )
-        raise InvalidValueError(
-            f"policy {native_policies[0]!r} plays in {environment!r} where no env is given, and "
-            f"policy {name!r} in {', '.join(environments)}; compare them apart, or name an env "
-            "that both play in"
-        )
+    def _check_environment(self, name: str) -> None:
+        """Refuse a policy that does not play in the environment."""
+        check_environment(name, self.world, policies=self.policies, is_chosen=self.env is not None)
 
     def _check_policy(self, name: str, policy: PolicyEntry, trusts: tuple[str, ...]) -> None:
         if not self._is_playable(name):
             if self.data is None:
-                self._check_world(name)
+                self._check_environment(name)
             playable = filter(self._is_playable, POLICIES)
             raise InvalidValueError(
                 f"policy {name!r} does not play on these data; those that do are "
@@ -456,55 +439,7 @@ continuum
                 )
 
 
-def worlds_of(name: str) -> tuple[str, ...]:
-    """Return the names for `--env` of the environments that a policy plays in.
-
-    >>> worlds_of("two-point-strong"), worlds_of("ecolog")
-    (('quadratic', 'kinked', 'drifting', 'reacting'), ('logistic',))
-    """
-    return tuple(
-        environment
-        for environment, world in ENVIRONMENTS.items()
-        if _can_play(POLICIES[_resolve_name(name, world)], world)
-    )
-
-
-def _resolve_name(name: str, world: EnvironmentEntry) -> str:
-    return POLICIES.own_name(name, lambda policy: _is_compatible(policy, world))
-
-
-def _is_compatible(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
-    return world.problem in policy.problems and world.actions in policy.actions
-
-
-def _can_play(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
-    """Whether a policy fits an environment and can be built for its problem.
-
-    Some policies need one link function, curved losses or an environment that names the best arm.
-    """
-    if not _is_compatible(policy, world):
-        return False
-    try:
-        environment = world.make()
-        instance = policy.build(environment.problem(Comparison.horizon), "tuned")
-    except InvalidValueError:
-        return False
-    return isinstance(environment, HasBestArm) or not isinstance(instance, Oracle)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
-
-
 def _format_pairs(flag: str, values: Mapping[str, object]) -> dict[str, object]:
     """Format options as a repeatable flag with a name and a value each."""
     pairs = [f"{name}={value}" for name, value in values.items() if value is not None]
     return {flag: pairs} if pairs else {}
-
-
-def _check_name(kind: str, name: str, names: Iterable[str]) -> None:
-    """Refuse an unknown name, and suggest the nearest one."""
-    registry: Registry[str] = Registry(kind)
-    for candidate in names:
-        registry.add(str(candidate), str(candidate))
-    registry[name]

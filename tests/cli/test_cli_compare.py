@@ -15,7 +15,7 @@ from click.testing import Result as Called
 from tests.comparison.fakes import fake_play, fake_result
 
 from kerchief.cli.printing import print_table
-from kerchief.comparison.chunks import arranged
+from kerchief.comparison.chunks import build_protected_policy
 from kerchief.comparison.players import Cell, player
 from kerchief.comparison.results import HEADINGS, Result
 from kerchief.comparison.runner import RunState, Watch
@@ -151,7 +151,9 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
     def play(work: RunState, watch: Watch) -> Iterator[Result]:
         plan: Any = work.plan
         cell, world = plan.cells()[-1], plan.environment(plan.world)
-        seen.append((world.problem(plan.horizon), arranged(cell, world.problem(plan.horizon))))
+        seen.append(
+            (world.problem(plan.horizon), build_protected_policy(cell, world.problem(plan.horizon)))
+        )
         yield from ()
 
     monkeypatch.setattr(RunState, "results", play)

@@ -216,7 +216,7 @@ def test_data_are_asked_about_with_the_options_of_compare(
     assert "enough was seen" in result.stderr
     (asked,) = seen
     assert asked.count == 200
-    assert "not private" in asked.assumed()
+    assert "not private" in asked.describe_assumptions()
     assert asked.parameters()["features"] == ["age=18:90"]
     assert [cell.label() for cell in asked.cells(200)][-1] == "own-models joint ε=1"
 

@@ -15,7 +15,7 @@ from tests.plugins import fresh_registries
 from kerchief.checks import CheckFailedError, PolicyFixture
 from kerchief.checks.mechanism_names import noise_is_of_the_word_printed
 from kerchief.comparison import fingerprint, plugins
-from kerchief.comparison.chunks import parts_of
+from kerchief.comparison.chunks import split_chunks
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.plugins import Plugin
@@ -212,7 +212,7 @@ def _addresses(file: Path, text: str, plan: Callable[[], Plan]) -> list[str]:
     fingerprint._read_bytes.cache_clear()
     with fresh_registries():
         Plugin.at(str(file)).load()
-        return [part.address() for (part, *_) in parts_of(plan(), ticks=4, width=2)]
+        return [part.address() for (part, *_) in split_chunks(plan(), ticks=4, width=2)]
 
 
 @pytest.mark.parametrize(

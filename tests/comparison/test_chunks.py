@@ -26,7 +26,13 @@ import pytest
 from kerchief.comparison import chunks, cluster, runner, workers
 from kerchief.comparison import fingerprint as prints
 from kerchief.comparison.archive import Archive
-from kerchief.comparison.chunks import Chunk, ChunkResult, parts_of, side_by_side, widest
+from kerchief.comparison.chunks import (
+    Chunk,
+    ChunkResult,
+    find_chunk_width,
+    group_chunks,
+    split_chunks,
+)
 from kerchief.comparison.cluster import Cluster, dask_cluster
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.fingerprint import fingerprint
@@ -86,13 +92,13 @@ def test_resumed_run_repeats_no_finished_chunk(
 ) -> None:
     archive = Archive(folder=Folder.at(tmp_path))
     # With three at once the second half of a run is shared out otherwise than the first.
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 3)
+    monkeypatch.setattr(chunks, "MAX_GROUP_SIZE", 3)
     results = RunState.of(TINY, ticks=4, width=3, archive=archive).results(_quiet)
     next(results)
     # The very first part is played alone, the other half of its cell in company.
     assert len(list(tmp_path.glob("*.npz"))) == 4
     again = RunState.of(TINY, ticks=4, width=3, archive=archive)
-    assert again.found == 4
+    assert again.restored == 4
     _same(list(again.results(_quiet)), played)
     monkeypatch.setattr(runner, "play_together", _never)
     _same(list(compare(TINY, ticks=4, width=3, archive=archive)), played)
@@ -110,7 +116,7 @@ def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("damage", ["cut", "swapped", "pickled"])
 def test_a_damaged_file_is_played_anew(tmp_path: Path, damage: str) -> None:
     archive = Archive(folder=Folder.at(tmp_path))
-    (one,), (other,) = list(parts_of(TINY, ticks=4, width=6))[:2]
+    (one,), (other,) = list(split_chunks(TINY, ticks=4, width=6))[:2]
     runs = {part: part.play() for part in (one, other)}
     for part, run in runs.items():
         archive.keep(part, run)
@@ -128,7 +134,7 @@ def test_a_damaged_file_is_played_anew(tmp_path: Path, damage: str) -> None:
 
 def test_an_address_tells_apart_whatever_changes_a_number() -> None:
     def address(plan: Comparison, *, ticks: int = 4, width: int = 6) -> str:
-        return list(parts_of(plan, ticks=ticks, width=width))[-1][0].address()
+        return list(split_chunks(plan, ticks=ticks, width=width))[-1][0].address()
 
     usual = address(TINY)
     assert address(dataclasses.replace(TINY)) == usual
@@ -153,7 +159,7 @@ def test_an_address_tells_apart_whatever_changes_a_number() -> None:
 def test_an_address_changes_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     from kerchief.comparison import chunks
 
-    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    (one,) = next(split_chunks(TINY, ticks=4, width=6))
     usual = one.address()
     monkeypatch.setattr(chunks, "versions", lambda: {"source": "another"})
     assert one.address() != usual
@@ -209,8 +215,8 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
 
 def test_parts_are_narrow_on_a_processor() -> None:
     many = dataclasses.replace(TINY, replicates=1000)
-    assert widest(many) == 64
-    widths = {part.last - part.first for part in next(parts_of(many, ticks=4, width=64))}
+    assert find_chunk_width(many) == 64
+    widths = {part.last - part.first for part in next(split_chunks(many, ticks=4, width=64))}
     assert widths == {50}
 
 
@@ -243,7 +249,7 @@ def test_other_processes_play_the_same(
 
 @pytest.mark.nightly
 def test_a_lost_process_is_one_line() -> None:
-    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    (one,) = next(split_chunks(TINY, ticks=4, width=6))
     with local_processes(1, functools.partial(os._exit, 9)) as workers:
         tasks = workers.submit([one])
         with pytest.raises(KerchiefError, match=r"a worker was lost .* fewer --jobs"):
@@ -253,7 +259,7 @@ def test_a_lost_process_is_one_line() -> None:
 
 
 def _all_parts() -> list[Chunk]:
-    return [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
+    return [part for cell in split_chunks(TINY, ticks=4, width=3) for part in cell]
 
 
 def _play_next(executor: _Takes) -> Chunk:
@@ -266,8 +272,8 @@ def _play_next(executor: _Takes) -> Chunk:
 
 def _distinct_parts(monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
     """Chunks of distinct programs, none of which are played side by side."""
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
-    return [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
+    monkeypatch.setattr(chunks, "MAX_GROUP_SIZE", 1)
+    return [cell[0] for cell in split_chunks(TINY, ticks=4, width=6)]
 
 
 def test_free_worker_prefers_chunks_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +331,7 @@ def test_chunk_wanted_by_two_comparisons_runs_once(
     assert [len(list(path.glob("*.npz"))) for path in folders] == [1, 1]
     for work in works:
         _same(list(work.results(_quiet)), played)
-        assert work.found == 0
+        assert work.restored == 0
 
 
 class _Takes(Executor):
@@ -345,15 +351,15 @@ class _Takes(Executor):
 
 def test_chunks_with_the_same_arms_run_side_by_side() -> None:
     """A few at a time, in the same replicates, and fewer where there are more to play them."""
-    groups = side_by_side(_all_parts())
+    groups = group_chunks(_all_parts())
     assert [len(group) for group in groups] == [4, 4]
     for group in groups:
         assert len({(part.first, part.last) for part in group}) == 1
-    assert [len(group) for group in side_by_side(_all_parts(), tasks=4)] == [2] * 4
+    assert [len(group) for group in group_chunks(_all_parts(), tasks=4)] == [2] * 4
     many = dataclasses.replace(TINY, epsilons=tuple(map(float, range(1, 14))))
-    wide = [part for cell in parts_of(many, ticks=4, width=6) for part in cell]
-    assert [len(group) for group in side_by_side(wide)] == [8, 8]
-    assert [len(group) for group in side_by_side(wide, tasks=4)] == [4, 4, 4, 4]
+    wide = [part for cell in split_chunks(many, ticks=4, width=6) for part in cell]
+    assert [len(group) for group in group_chunks(wide)] == [8, 8]
+    assert [len(group) for group in group_chunks(wide, tasks=4)] == [4, 4, 4, 4]
     one = wide[0]
     for other in (
         dataclasses.replace(one, seed=1),
@@ -362,28 +368,28 @@ def test_chunks_with_the_same_arms_run_side_by_side() -> None:
         dataclasses.replace(one, last=5),
         dataclasses.replace(one, cell=dataclasses.replace(one.cell, horizon=50)),
     ):
-        assert side_by_side([one, other]) == [[one], [other]]
-    alone = [part for cell in parts_of(PHASED, ticks=4, width=6) for part in cell]
-    assert [len(group) for group in side_by_side(alone)] == [1] * len(alone)
+        assert group_chunks([one, other]) == [[one], [other]]
+    alone = [part for cell in split_chunks(PHASED, ticks=4, width=6) for part in cell]
+    assert [len(group) for group in group_chunks(alone)] == [1] * len(alone)
 
 
 def test_groups_are_smaller_where_runs_keep_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     fits = dataclasses.replace(
         TINY, env="logistic", policies=("glm-rare",), epsilons=(1.0, 2.0, 3.0, 4.0)
     )
-    every = [part for cell in parts_of(fits, ticks=4, width=6) for part in cell]
+    every = [part for cell in split_chunks(fits, ticks=4, width=6) for part in cell]
     keep = [part for part in every if part.cell.player.policy == "glm-rare"]
-    assert [len(group) for group in side_by_side(keep)] == [len(keep)]
+    assert [len(group) for group in group_chunks(keep)] == [len(keep)]
     kept = 6 * chunks._count_kept_numbers(keep[0].cell, keep[0].environment.problem(40))
     assert kept > 0
-    monkeypatch.setattr(chunks, "MOST_KEPT", 2 * (kept + 6 * chunks._MATRICES * 2**2))
-    assert max(len(group) for group in side_by_side(keep)) == 2
+    monkeypatch.setattr(chunks, "MAX_HISTORY_NUMBERS", 2 * (kept + 6 * chunks._MATRICES * 2**2))
+    assert max(len(group) for group in group_chunks(keep)) == 2
 
 
 def test_groups_are_smaller_where_matrices_are_large() -> None:
     many = dataclasses.replace(TINY, dim=512, replicates=64, epsilons=(1.0, 2.0, 3.0))
-    wide = [part for cell in parts_of(many, ticks=4, width=64) for part in cell]
-    assert [len(group) for group in side_by_side(wide)] == [1] * len(wide)
+    wide = [part for cell in split_chunks(many, ticks=4, width=64) for part in cell]
+    assert [len(group) for group in group_chunks(wide)] == [1] * len(wide)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -402,7 +408,7 @@ class _Fails:
 
 def test_failed_chunk_loses_no_other_result_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever does is named."""
-    (group, _) = side_by_side(_all_parts())
+    (group, _) = group_chunks(_all_parts())
     fails = _Fails(group[1].cell)
     monkeypatch.setattr(chunks, "play_side_by_side", fails)
     played = chunks.play_together(group, [None] * 4)
@@ -414,7 +420,7 @@ def test_failed_chunk_loses_no_other_result_of_its_group(monkeypatch: pytest.Mon
 
 
 def test_worker_returns_results_beside_a_failed_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    (group, _) = side_by_side(_all_parts())
+    (group, _) = group_chunks(_all_parts())
     monkeypatch.setattr(chunks, "play_side_by_side", _Fails(group[1].cell))
     told, world = workers.pack_group(group), pickle.dumps(group[0].environment)
     answer = workers.play_group(told, world, os.getpid)
@@ -458,7 +464,7 @@ def test_comparison_sees_progress_of_its_own_chunks_alone(
 
 
 def test_the_longest_part_comes_first() -> None:
-    cells = [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
+    cells = [cell[0] for cell in split_chunks(TINY, ticks=4, width=6)]
     parts = [dataclasses.replace(one, last=n) for n, one in enumerate(cells, start=1)]
     work = RunState.of(TINY, ticks=4, width=6)
     work.cells = [[part] for part in parts]
@@ -472,8 +478,8 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was finished can be kept, whatever becomes of those that come after it."""
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
-    takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
+    monkeypatch.setattr(chunks, "MAX_GROUP_SIZE", 1)
+    takes, one = _Takes(instant=False), next(split_chunks(TINY, ticks=4, width=6))[0]
     tasks = Processes(executors=[takes], prepare=os.getpid).submit([one] * 4)
     for future in tasks:
         _, played = takes.sent.get(timeout=10)
@@ -485,8 +491,8 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins(
 
 def test_closed_processes_submit_no_further_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds may be large, and many groups may be left at an interrupt."""
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
-    takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
+    monkeypatch.setattr(chunks, "MAX_GROUP_SIZE", 1)
+    takes, one = _Takes(instant=False), next(split_chunks(TINY, ticks=4, width=6))[0]
     processes = Processes(executors=[takes], prepare=os.getpid)
     processes.submit([one] * 4)
     _, played = takes.sent.get(timeout=10)
@@ -499,7 +505,7 @@ def test_closed_processes_submit_no_further_chunks(monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_on_closed_processes_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "MOST_SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(chunks, "MAX_GROUP_SIZE", 1)
     processes = Processes(executors=[_Takes(instant=False)], prepare=os.getpid)
     results = compare(TINY, ticks=4, width=3, workers=processes)
     processes.close()
@@ -556,7 +562,7 @@ def test_chunk_stored_by_one_comparison_serves_another(tmp_path: Path) -> None:
     works, nobody = _twins(tmp_path), _Fulfils()
     hand_out(works, nobody)
     assert nobody.given == []
-    assert [work.found for work in works] == [4, 4]
+    assert [work.restored for work in works] == [4, 4]
     assert len(list((tmp_path / "second").glob("*.npz"))) == 4
 
 
@@ -616,7 +622,7 @@ def test_a_cluster_gets_a_world_once_for_all_parts_in_it() -> None:
 
 
 def test_a_part_travels_with_all_its_bits() -> None:
-    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    (one,) = next(split_chunks(TINY, ticks=4, width=6))
     assert pickle.loads(pickle.dumps(one)).address() == one.address()
 
 
@@ -672,7 +678,7 @@ def test_scheduler_without_workers_prints_a_notice(
     ):
         assert len(told) == 1 - count
         if not count:  # what nobody will ever play is not waited for at the end
-            workers.submit(next(parts_of(TINY, ticks=4, width=6)))
+            workers.submit(next(split_chunks(TINY, ticks=4, width=6)))
     assert all("has no workers yet, and nothing is played until some come" in one for one in told)
 
 

@@ -13,7 +13,7 @@ import pytest
 from kerchief.cli.compare import compare as command
 from kerchief.cli.data import NAMES
 from kerchief.cli.playing import Playing
-from kerchief.comparison.chunks import arranged, widest
+from kerchief.comparison.chunks import build_protected_policy, find_chunk_width
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.players import player
 from kerchief.core.errors import InvalidValueError, KerchiefError, UnknownNameError
@@ -276,10 +276,10 @@ def test_options_and_numbers_reach_the_world_and_the_policy() -> None:
     problem = crowd.environment("population").problem(crowd.horizon)
     assert isinstance(problem, PopulationProblem)
     assert problem.clients == 2000
-    policy = arranged(cell, problem).policy
+    policy = build_protected_policy(cell, problem).policy
     assert isinstance(policy, Elimination)
     assert policy.growth == 0.75
-    parent: Any = arranged(crowd.cells()[2], problem).policy
+    parent: Any = build_protected_policy(crowd.cells()[2], problem).policy
     assert parent.growth != 0.75
     coins: Any = Comparison(policies=("ucb",), options=(("gap", 0.3),)).environment("chance")
     assert coins.gap == 0.3
@@ -380,8 +380,8 @@ def test_long_histories_play_in_smaller_chunks() -> None:
         horizon=1_000_000,
         replicates=1000,
     )
-    assert widest(long) == 2**28 // (1_000_000 * 6)
-    assert widest(dataclasses.replace(long, policies=("glm",))) == 64
+    assert find_chunk_width(long) == 2**28 // (1_000_000 * 6)
+    assert find_chunk_width(dataclasses.replace(long, policies=("glm",))) == 64
 
 
 @pytest.mark.parametrize("word", ["orthant", "nonsense"])

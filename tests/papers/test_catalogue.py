@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kerchief.comparison.chunks import arranged
+from kerchief.comparison.chunks import build_protected_policy
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.results import Result
 from kerchief.comparison.runner import compare
@@ -154,5 +154,5 @@ def test_verdicts_are_confirmed_at_full_size(name: str, tmp_path: Path) -> None:
 def test_every_configuration_of_an_experiment_can_be_built(name: str) -> None:
     plan = EXPERIMENTS[name].plan()
     for cell in plan.cells():
-        made = arranged(cell, plan.environment(cell.world).problem(cell.horizon))
+        made = build_protected_policy(cell, plan.environment(cell.world).problem(cell.horizon))
         assert set(made.privatizers) == set(made.policy.queries)

@@ -11,7 +11,7 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.planning.forecast import (
     average,
     epsilon_needed,
-    predicted,
+    predict_interval,
     users_needed,
     verdict,
 )
@@ -28,29 +28,29 @@ def test_a_new_world_lies_where_it_was_predicted(count: int, law: str) -> None:
         "two points": lambda size: random.integers(0, 2, size).astype(float),
     }[law]
     worlds = np.asarray(draw(size=(2000, count + 1)))
-    held = [predicted(row[:-1]).covers(row[-1]) for row in worlds]
+    held = [predict_interval(row[:-1]).covers(row[-1]) for row in worlds]
     # 90 % but for the error of 2000 draws; three that are alike cannot know of another.
     assert np.mean(held) > (0.87 if count > 3 else 0.84)
 
 
 def test_intervals_are_not_idly_wide() -> None:
     random = np.random.default_rng(0)
-    widths = [predicted(random.normal(size=12)) for _ in range(500)]
+    widths = [predict_interval(random.normal(size=12)) for _ in range(500)]
     held = [one.covers(value) for one in widths for value in random.normal(size=20)]
     assert np.mean(held) < 0.97
-    assert predicted([0.5] * 30).text() == "0.5 (0.5 to 0.5)"
+    assert predict_interval([0.5] * 30).text() == "0.5 (0.5 to 0.5)"
 
 
 def test_the_mean_lies_closer_than_a_world() -> None:
     values = np.arange(10.0)
-    mean, world = average(values), predicted(values)
+    mean, world = average(values), predict_interval(values)
     assert world.low < mean.low < mean.mean == 4.5 < mean.high < world.high
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, float("nan")], [1.0, float("inf")]])
 def test_too_few_or_broken_values_are_refused(values: list[float]) -> None:
     with pytest.raises(InvalidValueError, match="2 or more finite"):
-        predicted(values)
+        predict_interval(values)
 
 
 def test_users_needed_is_where_gain_turns_positive_for_good() -> None:

@@ -26,10 +26,10 @@ from kerchief.data.replaying import from_logs
 from kerchief.data.supervised import from_supervised
 from kerchief.planning.advice import Advice
 from kerchief.planning.budgeted_runner import Lane, _Run, play
-from kerchief.planning.deadline import TooSlowError
+from kerchief.planning.deadline import SlowRun
 from kerchief.planning.pilot_runs import SimulatedRuns
 from kerchief.planning.plan_config import planned, settings
-from kerchief.planning.plan_coverage import coverage, played_here
+from kerchief.planning.plan_coverage import coverage, simulate_cells
 from kerchief.planning.planning import Planning, segments, shorter
 
 SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, delta=1e-4)
@@ -42,7 +42,7 @@ def played() -> SimulatedRuns:
     if kept.exists():
         found: SimulatedRuns = pickle.loads(kept.read_bytes())
         return found
-    made = played_here(SMALL, width=6, chunks=2)
+    made = simulate_cells(SMALL, width=6, chunks=2)
     part = kept.with_suffix(f".{os.getpid()}")
     part.write_bytes(pickle.dumps(made))
     part.replace(kept)
@@ -125,7 +125,7 @@ def test_private_greedy_is_planned_with_its_own_baselines() -> None:
 def test_plan_states_how_data_environments_differ(orders: str, said: str) -> None:
     people: dict[str, Any] = {"age": [20.0, 70.0] * 30, "plan": ["basic", "gold"] * 30}
     world = from_supervised(people, "plan=basic|gold", features="age=18:90", orders=orders)
-    assert said in Planning(data=world).assumed()
+    assert said in Planning(data=world).describe_assumptions()
 
 
 def test_plan_on_logs_describes_draws_without_orders() -> None:
@@ -136,7 +136,7 @@ def test_plan_on_logs_describes_draws_without_orders() -> None:
     }
     columns: dict[str, Any] = {"action": "did=basic|gold", "reward": "paid", "propensity": 0.5}
     world = from_logs(logs, features="age=18:90", reward_range=(0.0, 1.0), **columns)
-    said = Planning(data=world).assumed()
+    said = Planning(data=world).describe_assumptions()
     assert "in which logged decisions are drawn" in said
     assert "--orders" not in said
 
@@ -426,7 +426,7 @@ class _Instant:
         asked, future = pickle.loads(part), Future[Any]()
         known = played().runs.get(asked.cell, {})
         given_up = not known or self.slow(asked)
-        future.set_result(TooSlowError(seconds=100.0) if given_up else known[0])
+        future.set_result(SlowRun(seconds=100.0) if given_up else known[0])
         return future
 
 
@@ -477,8 +477,8 @@ def test_plan_intervals_cover_unseen_environments() -> None:
 @pytest.mark.nightly
 def test_a_plan_of_worlds_that_are_too_alike_does_not_come_true() -> None:
     """The check can fail: a plan made of weak worlds alone misses the strong ones."""
-    weak = played_here(dataclasses.replace(SMALL, strength=(0.0, 0.05)), width=6, chunks=2)
-    strong = played_here(dataclasses.replace(SMALL, strength=(0.9, 1.0)), width=6, chunks=2)
+    weak = simulate_cells(dataclasses.replace(SMALL, strength=(0.0, 0.05)), width=6, chunks=2)
+    strong = simulate_cells(dataclasses.replace(SMALL, strength=(0.9, 1.0)), width=6, chunks=2)
     (uniform, *_) = Advice(planning=SMALL, played=weak).rows
     lost = strong.curves(uniform.cell)[-1]
     assert np.mean([uniform.regret.covers(one) for one in lost]) < 0.5
@@ -499,7 +499,7 @@ def test_a_timed_plan_comes_true() -> None:
     asked = Planning(users=20_000, dim=5, arms=5, trusts=("joint", "central"))
     made = play(asked, seconds=60.0, jobs=2, prepare=_nothing, watch=lambda what, past: None)
     assert made.seconds < 70
-    fresh = played_here(dataclasses.replace(asked, seed=5), width=16, chunks=4)
+    fresh = simulate_cells(dataclasses.replace(asked, seed=5), width=16, chunks=4)
     for row in Advice(planning=asked, played=made).rows:
         rewards = fresh.rewards(row.cell)
         assert np.mean([row.reward.covers(one) for one in rewards]) >= 0.8
@@ -511,4 +511,4 @@ def _nothing() -> None:
 
 def test_the_page_says_around_what_rewards_lie() -> None:
     asked = dataclasses.replace(SMALL, options=(("base", 0.25), ("radius", 0.25)))
-    assert "with means around 0.25" in asked.assumed()
+    assert "with means around 0.25" in asked.describe_assumptions()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from tests.comparison.fakes import fake
 
-from kerchief.comparison.chunks import ChunkResult, parts_of
+from kerchief.comparison.chunks import ChunkResult, split_chunks
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.results import Result
 from kerchief.comparison.versions import versions
@@ -215,7 +215,7 @@ def test_run_stops_before_writing_when_its_folder_was_taken(
     whole = _names(tmp_path)
     assert json.loads(whole["results.json"])["complete"] is True
     said = r"was taken by another run meanwhile \(seed 1 there, 0 now\).*another --out"
-    (part,) = next(parts_of(SMALL, ticks=5, width=4))
+    (part,) = next(split_chunks(SMALL, ticks=5, width=4))
     with pytest.raises(WriteError, match=said):
         archive.keep(part, ChunkResult(run=_run(), noises={}, alone=None))
     with pytest.raises(WriteError, match=said):

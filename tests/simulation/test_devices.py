@@ -15,12 +15,12 @@ PROGRAM = """
 import json, sys
 import jax.numpy as jnp
 from kerchief.comparison.comparison import Comparison
-from kerchief.comparison.chunks import parts_of
+from kerchief.comparison.chunks import split_chunks
 from kerchief.simulation.devices import on_all_devices
 plan = Comparison(policies=(sys.argv[1],), trusts=(sys.argv[2],), epsilons=(1.0,),
                   horizon=int(sys.argv[3]), replicates=6)
-*_, whole = parts_of(plan, ticks=3, width=6)
-*_, pieces = parts_of(plan, ticks=3, width=4)
+*_, whole = split_chunks(plan, ticks=3, width=6)
+*_, pieces = split_chunks(plan, ticks=3, width=4)
 spread = [on_all_devices(lambda scene, rows: rows, None, jnp.zeros(rows)) for rows in (6, 4)]
 print(json.dumps({
     "devices": [len(one.sharding.device_set) for one in spread],

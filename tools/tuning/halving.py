@@ -19,7 +19,7 @@ from tools.tuning.search import Search
 from tools.tuning.space import Candidate, edges
 
 from kerchief.comparison.archive import Archive
-from kerchief.comparison.chunks import arranged, widest
+from kerchief.comparison.chunks import build_protected_policy, find_chunk_width
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import Cell, player
 from kerchief.comparison.runner import RunState, hand_out
@@ -92,7 +92,7 @@ def check(search: Search) -> None:
         for world in search.worlds:
             problem = world.environment().problem(world.horizon)
             for cell in world.cells(search.policy, numbers):
-                arranged(cell, problem)
+                build_protected_policy(cell, problem)
 
 
 def tune(
@@ -182,7 +182,7 @@ class _Halving:
             candidates=(search.incumbent, *candidates),
         )
         # As wide as in the first rung: what was played there is found again.
-        width = min(search.budget.replicates[0], widest(trial))
+        width = min(search.budget.replicates[0], find_chunk_width(trial))
         work = RunState.of(trial, ticks=_TICKS, width=width, archive=self.archive)
         if self.workers is not None:
             hand_out([work], self.workers)

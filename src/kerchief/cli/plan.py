@@ -26,7 +26,7 @@ from kerchief.cli.printing import (
     print_wrapped,
     progress_bar,
 )
-from kerchief.comparison.plugins import flags, loaded
+from kerchief.comparison.plugins import flags, list_loaded
 from kerchief.comparison.versions import machine, versions
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
@@ -115,7 +115,7 @@ def plan(
     place = Place.at(out, _FILES, what="plan", force=force)
     for warning in planning.warnings():
         complain("warning", warning)
-    prepare = functools.partial(prepared, device, loaded())
+    prepare = functools.partial(prepared, device, list_loaded())
     remaining = seconds - _AROUND_S - (time.monotonic() - start)
     simulated = _simulate(planning, seconds=remaining, jobs=jobs, prepare=prepare)
     advice = Advice(planning=planning, played=simulated)

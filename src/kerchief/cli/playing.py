@@ -18,7 +18,7 @@ from kerchief.cli.printing import complain, json_output, print_json, print_wrapp
 from kerchief.comparison.cluster import dask_cluster
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import Cell
-from kerchief.comparison.plugins import Plugin, load_installed, loaded
+from kerchief.comparison.plugins import Plugin, list_loaded, load_installed
 from kerchief.comparison.runner import RunState, hand_out
 from kerchief.comparison.workers import Workers, local_processes
 from kerchief.core import validate
@@ -77,7 +77,7 @@ class Playing:
     @contextlib.contextmanager
     def workers(self) -> Iterator[Workers | None]:
         """Start the requested workers; None plays in this process."""
-        prepare = functools.partial(prepared, self.device, loaded())
+        prepare = functools.partial(prepared, self.device, list_loaded())
         if self.scheduler is not None:
             tell = functools.partial(complain, "waiting")
             with dask_cluster(self.scheduler, prepare, tell) as workers:
@@ -261,7 +261,7 @@ def _leave(
     if several:
         for outputs, work in started_plans:
             outputs.work = work.to_dict()
-            for result in itertools.islice(work.at_hand(), len(outputs.finished), None):
+            for result in itertools.islice(work.finished_results(), len(outputs.finished), None):
                 outputs.keep(result)
     documents = {outputs.plan.name: outputs.document() for outputs, _ in started_plans}
     if playing.as_json:
@@ -287,8 +287,8 @@ def _announce(outputs: Outputs, work: RunState, narrow: str) -> None:
             f"{len(cells)} cells of {span} rounds, with {replicates} "
             f"replicate{'s' * (replicates > 1)} each"
         )
-        progress = f"{work.found} of {work.parts} parts are in {outputs.folder.path}; " * bool(
-            work.found
+        progress = f"{work.restored} of {work.parts} parts are in {outputs.folder.path}; " * bool(
+            work.restored
         )
         complain("playing", f"{size}; {progress}less with {narrow}")
 

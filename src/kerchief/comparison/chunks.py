@@ -26,29 +26,29 @@ from kerchief.simulation.recorder import Progress
 from kerchief.simulation.rounds import Contender
 from kerchief.simulation.run import AnyEnvironment, Run, simulate_side_by_side
 
-MOST_FEATURES = 2**24
+MAX_FEATURES = 2**24
 """What one part may hold in arms; a round keeps a handful of such arrays."""
 
-MOST_KEPT = 2**28
+MAX_HISTORY_NUMBERS = 2**28
 """What one part may hold in histories, for policies that ask for fits."""
 
-MOST_TOGETHER = 2**14
+MAX_REPLICATES = 2**14
 """How many replicates may be mapped over at once: on one kind of CPU, JAX 0.10 was seen to give
 wrong numbers in some programs from the 16385th on."""
 
-MOST_SIDE_BY_SIDE = 8
+MAX_GROUP_SIZE = 8
 """How many bandits are played at once where they meet the same arms: what was finished is kept when
 all of them are, and more save little."""
 
 _MATRICES = 10
 """So many a replicate keeps at most: under joint trust half of one for each doubling of rounds."""
 
-MOST_ON_CPU = 64
+MAX_REPLICATES_ON_CPU = 64
 """More at once are no faster on a processor, where smaller parts can be shared out."""
 
 
 @functools.lru_cache(maxsize=1024)
-def arranged(cell: Cell, problem: AnyProblem) -> ProtectedPolicy:
+def build_protected_policy(cell: Cell, problem: AnyProblem) -> ProtectedPolicy:
     """The bandit of a cell with its protection, built once.
 
     Raises:
@@ -104,10 +104,10 @@ class ChunkResult:
 def play_side_by_side(
     parts: Sequence[Chunk], progress: Sequence[Progress | None]
 ) -> list[ChunkResult]:
-    """Play parts that `side_by_side` has put together; each comes out as if played alone."""
+    """Play parts that `group_chunks` has put together; each comes out as if played alone."""
     first = parts[0]
     horizon, problem = first.cell.horizon, first.environment.problem(first.cell.horizon)
-    bandits = [arranged(part.cell, problem) for part in parts]
+    bandits = [build_protected_policy(part.cell, problem) for part in parts]
     contenders = [
         Contender(
             policy=bandit.policy,
@@ -157,7 +157,7 @@ def play_together(
         raise failed
 
 
-def side_by_side(parts: Iterable[Chunk], *, tasks: int = 1) -> list[list[Chunk]]:
+def group_chunks(parts: Iterable[Chunk], *, tasks: int = 1) -> list[list[Chunk]]:
     """Parts that meet the same arms, a few at a time; all others by themselves.
 
     So few that there can be as many `tasks` in all.
@@ -176,14 +176,14 @@ def _split_meeting(meeting: list[Chunk], tasks: int) -> Iterator[list[Chunk]]:
     if len(meeting) == 1:
         yield meeting
         return
-    limit = max(1, min(MOST_SIDE_BY_SIDE, len(meeting) // tasks))
+    limit = max(1, min(MAX_GROUP_SIZE, len(meeting) // tasks))
     problem = meeting[0].environment.problem(meeting[0].cell.horizon)
     replicates = meeting[0].last - meeting[0].first
     group: list[Chunk] = []
     total = 0
     for part in meeting:
         size = replicates * (_count_kept_numbers(part.cell, problem) + _MATRICES * problem.dim**2)
-        if group and (len(group) == limit or total + size > MOST_KEPT):
+        if group and (len(group) == limit or total + size > MAX_HISTORY_NUMBERS):
             yield group
             group, total = [], 0
         group.append(part)
@@ -204,7 +204,7 @@ def _find_report_guarantee(bandit: ProtectedPolicy, horizon: int) -> Guarantee |
     return None
 
 
-def parts_of(plan: Plan, *, ticks: int, width: int) -> Iterator[list[Chunk]]:
+def split_chunks(plan: Plan, *, ticks: int, width: int) -> Iterator[list[Chunk]]:
     """The parts of each cell, none of more replicates than `width`."""
     for cell in plan.cells():
         world = plan.environment(cell.world)
@@ -234,14 +234,14 @@ def _edges(replicates: int, width: int) -> list[int]:
     return [-(-replicates * i // count) for i in range(count + 1)]
 
 
-def widest(plan: Plan) -> int:
+def find_chunk_width(plan: Plan) -> int:
     """How many replicates of a plan play at once: in bounded memory, and few on a processor."""
     worlds = [(cell, plan.environment(cell.world)) for cell in plan.cells()]
     problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
     round_size = max(_count_round_numbers(problem) for _, problem in problems)
     history_size = max(_count_kept_numbers(cell, problem) for cell, problem in problems)
-    limit = MOST_ON_CPU if jax.default_backend() == "cpu" else MOST_TOGETHER
-    room = min(limit, MOST_FEATURES // round_size, MOST_KEPT // max(1, history_size))
+    limit = MAX_REPLICATES_ON_CPU if jax.default_backend() == "cpu" else MAX_REPLICATES
+    room = min(limit, MAX_FEATURES // round_size, MAX_HISTORY_NUMBERS // max(1, history_size))
     return max(1, min(plan.replicates, room))
 
 

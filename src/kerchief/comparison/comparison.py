@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kerchief.comparison import plugins
-from kerchief.comparison.chunks import MOST_FEATURES, arranged
+from kerchief.comparison.chunks import MAX_FEATURES, build_protected_policy
 from kerchief.comparison.compatibility import (
     DEFAULT_HORIZON,
     check_environment,
@@ -27,7 +27,7 @@ from kerchief.comparison.datasets import (
 )
 from kerchief.comparison.option_checks import check_lists, check_name, check_pairs
 from kerchief.comparison.plan import Plan
-from kerchief.comparison.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
+from kerchief.comparison.players import FLAGS, YARDSTICKS, Cell, Player, needs_best_arm, player
 from kerchief.core import validate
 from kerchief.core.contracts import HasBestArm
 from kerchief.core.errors import InvalidValueError
@@ -111,9 +111,9 @@ continuum
         self._check_names()
         for cell in self.cells():
             problem = self.environment(cell.world).problem(self.horizon)
-            validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
+            validate.whole("arms", problem.arms, low=0, high=MAX_FEATURES // max(1, problem.dim))
             try:
-                bandit = arranged(cell, problem)
+                bandit = build_protected_policy(cell, problem)
             except InvalidValueError:
                 if self.data is None:
                     self._check_environment(cell.player.policy)
@@ -415,7 +415,7 @@ continuum
             isinstance(environment, HasBestArm) for environment in self._environments.values()
         )
         return is_compatible(POLICIES[name], self._entry) and (
-            has_best_arm or not needs_telling(name)
+            has_best_arm or not needs_best_arm(name)
         )
 
     def _check_environment(self, name: str) -> None:

@@ -142,7 +142,7 @@ class Plan(abc.ABC):
         unproved = dict.fromkeys(
             cell.player.protection
             for cell in self.cells()
-            if cell.asked is not None and cell.player.unproved(cell.asked[1])
+            if cell.asked is not None and cell.player.lacks_proof(cell.asked[1])
         )
         prefix = (
             "widths from the theory are proved for normal noise at a delta above 0, and not for"

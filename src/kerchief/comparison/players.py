@@ -27,10 +27,10 @@ YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
 
 
-def needs_telling(name: str) -> bool:
+def needs_best_arm(name: str) -> bool:
     """Whether a yardstick must be told which single arm is the best, which few worlds say.
 
-    >>> [needs_telling(name) for name in YARDSTICKS]
+    >>> [needs_best_arm(name) for name in YARDSTICKS]
     [False, False, True]
     """
     return any(issubclass(kind, Oracle) for kind in POLICIES[name].kinds)
@@ -72,7 +72,7 @@ class Player:
         """The trust, and its noise where it is not the default."""
         return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
 
-    def unproved(self, delta: float) -> bool:
+    def lacks_proof(self, delta: float) -> bool:
         """Whether widths from the theory are played with noise for which they are not proved.
 
         No normal noise keeps a delta of 0.

@@ -146,14 +146,14 @@ def _read_package(module: ModuleType) -> Iterator[bytes]:
     return (file.read_bytes() for file in files or [Path(str(module.__file__))])
 
 
-def loaded() -> tuple[Plugin, ...]:
+def list_loaded() -> tuple[Plugin, ...]:
     """The files that this process has loaded."""
     return tuple(_LOADED.values())
 
 
 def flags() -> list[str]:
     """How they are named on the command line."""
-    return [argument for plugin in loaded() for argument in ("--plugin", plugin.given)]
+    return [argument for plugin in list_loaded() for argument in ("--plugin", plugin.given)]
 
 
 def sources() -> dict[str, str]:

@@ -13,10 +13,10 @@ from kerchief.comparison.archive import Archive
 from kerchief.comparison.chunks import (
     Chunk,
     ChunkResult,
-    parts_of,
+    find_chunk_width,
+    group_chunks,
     play_together,
-    side_by_side,
-    widest,
+    split_chunks,
 )
 from kerchief.comparison.plan import Plan
 from kerchief.comparison.players import Cell
@@ -78,7 +78,7 @@ class RunState:
     Attributes:
         cells: the parts of each cell.
         runs: the parts that are finished.
-        found: how many of them were found, and not played.
+        restored: how many of them were finished already, and not played.
         arriving: waits for workers, keeps what they have played and names it, part by part; None
             where all is played here.
         memory: the most that each process has held, in bytes.
@@ -88,7 +88,7 @@ class RunState:
     cells: Sequence[list[Chunk]]
     archive: Archive | None
     runs: dict[Chunk, ChunkResult]
-    found: int
+    restored: int
     arriving: Iterator[Chunk] | None = None
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     _uniform: dict[str, float] = dataclasses.field(default_factory=dict, init=False, repr=False)
@@ -103,12 +103,12 @@ class RunState:
         archive: Archive | None = None,
     ) -> RunState:
         """Look up what is finished; `hand_out` gives the rest to workers, if there are any."""
-        limit = widest(plan) if width is None else validate.whole("width", width)
-        cells = list(parts_of(plan, ticks=ticks, width=limit))
+        limit = find_chunk_width(plan) if width is None else validate.whole("width", width)
+        cells = list(split_chunks(plan, ticks=ticks, width=limit))
         parts = [part for cell in cells for part in cell]
         archived_runs = {part: archive.find(part) for part in parts} if archive else {}
         runs = {part: run for part, run in archived_runs.items() if run is not None}
-        return cls(plan=plan, cells=cells, archive=archive, runs=runs, found=len(runs))
+        return cls(plan=plan, cells=cells, archive=archive, runs=runs, restored=len(runs))
 
     @property
     def missing(self) -> list[Chunk]:
@@ -124,7 +124,7 @@ class RunState:
         """How it was played: parts in all and found finished, workers, the most memory of each."""
         peak = max(self.memory.values(), default=None)
         workers = {"workers": len(self.memory), "most_memory": peak}
-        return {"parts": self.parts, "found": self.found, **workers}
+        return {"parts": self.parts, "found": self.restored, **workers}
 
     def results(self, watch: Watch) -> Iterator[Result]:
         """Every cell in its order, as soon as it is finished."""
@@ -141,7 +141,7 @@ class RunState:
                     self._play(groups[part], watch)
             yield self._result(parts)
 
-    def at_hand(self) -> Iterator[Result]:
+    def finished_results(self) -> Iterator[Result]:
         """Yield the results of the cells before the first that is not finished."""
         for parts in self.cells:
             if any(part not in self.runs for part in parts):
@@ -158,7 +158,7 @@ class RunState:
         """For each part that is left, all that are played side by side with it."""
         missing = self.missing
         # The first one by itself, so that there is soon something to see and to keep.
-        groups = [missing[:1], *side_by_side(missing[1:])]
+        groups = [missing[:1], *group_chunks(missing[1:])]
         return {part: group for group in groups for part in group}
 
     def _play(self, group: Sequence[Chunk], watch: Watch) -> None:
@@ -175,12 +175,12 @@ class RunState:
         for part, result in play_together(group, [progress(part) for part in group]):
             self._keep(part, result)
 
-    def find(self, part: Chunk, played: ChunkResult) -> None:
+    def restore(self, part: Chunk, played: ChunkResult) -> None:
         """Keep what another plan has found."""
-        self.found += 1
+        self.restored += 1
         self._keep(part, played)
 
-    def arrived(self, part: Chunk, done: TaskResult) -> OSError | None:
+    def store_result(self, part: Chunk, done: TaskResult) -> OSError | None:
         """Keep what a worker has played, and say what went wrong with that."""
         self.memory[done.process] = done.memory
         try:
@@ -206,7 +206,7 @@ def hand_out(works: Sequence[RunState], workers: Workers) -> None:
         # The longest of each plan first, as nobody should wait for one at the end.
         for part in sorted(work.missing, key=_decisions, reverse=True):
             if (address := part.address()) in finished_runs:
-                work.find(part, finished_runs[address])
+                work.restore(part, finished_runs[address])
             else:
                 requests.setdefault(address, []).append((work, part))
     owners = {owned[0][1]: owned for owned in requests.values()}
@@ -214,7 +214,7 @@ def hand_out(works: Sequence[RunState], workers: Workers) -> None:
 
     def arrive() -> Iterator[Chunk]:
         for shared_part, task_result in collect_results(tasks):
-            problems = [work.arrived(part, task_result) for work, part in owners[shared_part]]
+            problems = [work.store_result(part, task_result) for work, part in owners[shared_part]]
             for problem in filter(None, problems):
                 raise problem
             yield from (part for _, part in owners[shared_part])

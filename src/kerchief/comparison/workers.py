@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from typing import Protocol, TypeAlias
 
-from kerchief.comparison.chunks import Chunk, ChunkResult, play_together, side_by_side
+from kerchief.comparison.chunks import Chunk, ChunkResult, group_chunks, play_together
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 
@@ -75,7 +75,7 @@ class Processes:
 
     def submit(self, parts: Iterable[Chunk]) -> Tasks:
         """Queue chunks in groups; each process plays one group after the other."""
-        groups = side_by_side(parts, tasks=2 * len(self.executors))
+        groups = group_chunks(parts, tasks=2 * len(self.executors))
         tasks: Tasks = {Future(): group for group in groups}
         with self._lock:
             if self._is_closed:

@@ -10,7 +10,7 @@ from typing import ParamSpec
 
 from kerchief.comparison import plugins
 from kerchief.comparison.plan import Layout, Panel, Plan
-from kerchief.comparison.players import YARDSTICKS, Cell, Key, Player, needs_telling, player
+from kerchief.comparison.players import YARDSTICKS, Cell, Key, Player, needs_best_arm, player
 from kerchief.comparison.results import Result
 from kerchief.comparison.verdict import Verdict
 from kerchief.core import validate
@@ -142,7 +142,7 @@ class Experiment:
             name
             for name in YARDSTICKS
             if all(map(POLICIES[name].actions_among, action_kinds))
-            and (has_best_arm or not needs_telling(name))
+            and (has_best_arm or not needs_best_arm(name))
         )
         return tuple(dict.fromkeys([*map(player, fitting), *players]))
 

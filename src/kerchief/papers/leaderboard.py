@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kerchief.comparison import plugins
-from kerchief.comparison.chunks import arranged
+from kerchief.comparison.chunks import build_protected_policy
 from kerchief.comparison.plan import Layout, Plan
-from kerchief.comparison.players import YARDSTICKS, Cell, Player, needs_telling, player
+from kerchief.comparison.players import YARDSTICKS, Cell, Player, needs_best_arm, player
 from kerchief.comparison.results import Result
 from kerchief.comparison.table import Table
 from kerchief.core import validate
@@ -234,7 +234,7 @@ class Leaderboard(Plan):
         problem = self.environment(world).problem(self._count_rounds(world))
         try:
             for candidate in (configuration, parent_of(configuration)):
-                arranged(self._build_cell(candidate, world), problem)
+                build_protected_policy(self._build_cell(candidate, world), problem)
         except InvalidValueError as refusal:
             return str(refusal)
         return None
@@ -244,7 +244,7 @@ class Leaderboard(Plan):
         return [
             player(name)
             for name in YARDSTICKS
-            if WORLDS[world].takes(POLICIES[name]) and (has_best_arm or not needs_telling(name))
+            if WORLDS[world].takes(POLICIES[name]) and (has_best_arm or not needs_best_arm(name))
         ]
 
     def _build_cell(self, configuration: Player, world: str) -> Cell:

@@ -20,7 +20,7 @@ from kerchief.planning.forecast import (
     Verdict,
     average,
     epsilon_needed,
-    predicted,
+    predict_interval,
     users_needed,
     verdict,
 )
@@ -204,7 +204,7 @@ class Advice:
 
     def notes(self) -> Iterator[str]:
         """Yield the notes that explain the table."""
-        yield self.planning.assumed()
+        yield self.planning.describe_assumptions()
         yield (
             f"Intervals hold 9 of 10 new worlds of this kind ({self.worlds} worlds were simulated; "
             "the fewer, the wider). "
@@ -222,7 +222,7 @@ class Advice:
                 if self._describe_limit()
                 else f"Simulated were {self.played.users} users."
             )
-        yield from self.planning.told()
+        yield from self.planning.data_notes()
         for line in self.played.left:
             yield f"Left out: {line}; give more --seconds."
 
@@ -256,8 +256,8 @@ class Advice:
         base_row = Row(
             cell=cell,
             replicates=worlds,
-            reward=predicted(simulation.rewards(cell)[:worlds]),
-            regret=predicted(simulation.curves(cell)[-1, :worlds], least=least),
+            reward=predict_interval(simulation.rewards(cell)[:worlds]),
+            regret=predict_interval(simulation.curves(cell)[-1, :worlds], least=least),
         )
         if cell == self.yardstick:
             return base_row
@@ -266,7 +266,7 @@ class Advice:
         row = dataclasses.replace(
             base_row,
             gain=average(final),
-            spread=predicted(final),
+            spread=predict_interval(final),
             better=float((final > 0).mean()),
             verdict=verdict(final),
             users=users_needed(simulation.rounds(), curves.mean(axis=1)),

@@ -59,7 +59,7 @@ class View:
     models: float
 
 
-def view_of(word: str, asked: ProtectedStatistic) -> View | None:
+def build_view(word: str, asked: ProtectedStatistic) -> View | None:
     """The promises of one word of shuffle trust; None where it is refused."""
     promise = asked.promise
     try:
@@ -74,7 +74,7 @@ def view_of(word: str, asked: ProtectedStatistic) -> View | None:
     return View(name=word, wire=wire, sums=sums, models=models)
 
 
-def tried(
+def measure_alternative(
     name: str, way: Callable[[], float], used: float, *, note: str, times: float = 1.0
 ) -> Alternative:
     """How noisy a way is, so many times what `way` computes, or why it is refused."""
@@ -95,7 +95,7 @@ def gaussian_multiplier(asked: ProtectedStatistic) -> float | None:
     return event.noise_multiplier
 
 
-def other_ways(asked: ProtectedStatistic, used: float) -> Iterator[Alternative]:
+def list_alternatives(asked: ProtectedStatistic, used: float) -> Iterator[Alternative]:
     """All of them, beside the deviation of the noise used; all need a delta above 0."""
     multiplier = gaussian_multiplier(asked)
     if multiplier is None:
@@ -104,13 +104,15 @@ def other_ways(asked: ProtectedStatistic, used: float) -> Iterator[Alternative]:
     curator = _replace_trust(asked, Trust.CENTRAL)
     match asked.promise.trust:
         case Trust.SHUFFLE:
-            yield tried("a trusted curator's noise", curator.std, used, note="central trust")
+            yield measure_alternative(
+                "a trusted curator's noise", curator.std, used, note="central trust"
+            )
             yield _amplify_reports(asked, used)
         case Trust.JOINT:
             note, root = "each user is in all later ones", math.sqrt(asked.horizon)
             name = "fresh noise on every prefix"
             fresh = partial(curator.std, "gaussian")
-            yield tried(name, fresh, used, note=note, times=root)
+            yield measure_alternative(name, fresh, used, note=note, times=root)
     if isinstance(asked.query, RegressionMoments):
         yield from _coarsen_releases(asked, asked.query, used)
 
@@ -127,7 +129,7 @@ def _loosen_accounting(
         ("classical Gaussian", "Dwork, Roth 2014", classical_gaussian_noise_multiplier),
     ):
         compute = partial(rule, statistic.promise.epsilon, statistic.promise.delta)
-        yield tried(name, compute, reference_std, note=kind + source, times=unit_std)
+        yield measure_alternative(name, compute, reference_std, note=kind + source, times=unit_std)
 
 
 def _coarsen_releases(
@@ -140,13 +142,13 @@ def _coarsen_releases(
         partial(_compute_ball_noise, statistic, query.size, naive),
         f"twice the largest norm, {naive:.4g}",
     )
-    yield tried("naive sensitivity", compute, reference_std, note=note)
+    yield measure_alternative("naive sensitivity", compute, reference_std, note=note)
     halved = dataclasses.replace(promise, epsilon=promise.epsilon / 2, delta=promise.delta / 2)
     half, note = dataclasses.replace(statistic, promise=halved), "epsilon/2, delta/2 each"
     matrix = partial(_compute_ball_noise, half, svec_size(query.dim), math.sqrt(2) * query.norm**2)
     vector = partial(_compute_ball_noise, half, query.dim, 2 * reward * query.norm)
-    yield tried("split: on the matrix", matrix, reference_std, note=note)
-    yield tried("split: on the vector", vector, reference_std, note=note)
+    yield measure_alternative("split: on the matrix", matrix, reference_std, note=note)
+    yield measure_alternative("split: on the vector", vector, reference_std, note=note)
 
 
 def _amplify_reports(statistic: ProtectedStatistic, reference_std: float) -> Alternative:
@@ -160,7 +162,9 @@ def _amplify_reports(statistic: ProtectedStatistic, reference_std: float) -> Alt
     reports = dataclasses.replace(statistic, promise=local)
     note = f"each device alone has epsilon {alone:.4g}, and is mixed with {users - 1} others"
     times = math.sqrt(users)
-    return tried("shuffled local reports", reports.std, reference_std, note=note, times=times)
+    return measure_alternative(
+        "shuffled local reports", reports.std, reference_std, note=note, times=times
+    )
 
 
 def _compute_ball_noise(statistic: ProtectedStatistic, size: int, diameter: float) -> float:

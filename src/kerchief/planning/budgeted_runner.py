@@ -21,7 +21,7 @@ from kerchief.comparison.players import Cell
 from kerchief.comparison.workers import Prepare, local_processes
 from kerchief.core.errors import KerchiefError
 from kerchief.core.problems import AnyProblem
-from kerchief.planning.deadline import TooSlowError, packed, play_within
+from kerchief.planning.deadline import SlowRun, pack_chunk, play_within
 from kerchief.planning.pilot_runs import SimulatedRuns, yardstick
 from kerchief.planning.planning import SINGLE, UNIFORM, Planning, segments, shorter
 from kerchief.privacy.guarantee import Trust
@@ -58,9 +58,9 @@ class Lane:
 
     executor: Executor
     prepare: Prepare
-    known: set[Cell] = dataclasses.field(default_factory=set)
+    compiled: set[Cell] = dataclasses.field(default_factory=set)
     job: Job | None = None
-    future: Future[ChunkResult | TooSlowError] | None = None
+    future: Future[ChunkResult | SlowRun] | None = None
     since: float = 0.0
 
 
@@ -176,7 +176,7 @@ class _Run:
         if job is None:
             return
         self.started_jobs.add(job)
-        lane.known.add(job.cell)
+        lane.compiled.add(job.cell)
         part = Chunk(
             cell=job.cell,
             environment=self.planning.environment,
@@ -187,7 +187,7 @@ class _Run:
         )
         remaining = self.deadline - time.monotonic()
         lane.job, lane.since = job, time.monotonic()
-        lane.future = lane.executor.submit(play_within, packed(part), lane.prepare, remaining)
+        lane.future = lane.executor.submit(play_within, pack_chunk(part), lane.prepare, remaining)
 
     def _collect(self, lane: Lane) -> float | None:
         """Keep what a lane has finished; if it was too slow, the share of users that would fit."""
@@ -201,14 +201,14 @@ class _Run:
                 "--jobs 1"
             ) from problem
         job, lane.job, lane.future = lane.job, None, None
-        if isinstance(result, TooSlowError):
+        if isinstance(result, SlowRun):
             return self._handle_slow_run(job, result)
         self.outcome.runs.setdefault(job.cell, {})[job.chunk] = result
         self.play_seconds[job.cell] = result.run.seconds
         self.wall_seconds.setdefault(job.cell, time.monotonic() - lane.since)
         return None
 
-    def _handle_slow_run(self, job: Job, slow: TooSlowError) -> float | None:
+    def _handle_slow_run(self, job: Job, slow: SlowRun) -> float | None:
         """Begin again with fewer users if the quickest private bandit was too slow."""
         if job.chunk or job.cell != next(cell for cell in self.base if cell.asked is not None):
             return None
@@ -231,7 +231,7 @@ class _Run:
         runs = self.outcome.runs
         counts = [len(runs[cell]) for cell in cells if cell in runs]
         for cell in cells:
-            if cell in lane.known and cell in runs and len(runs[cell]) == min(counts) < limit:
+            if cell in lane.compiled and cell in runs and len(runs[cell]) == min(counts) < limit:
                 yield Job(cell=cell, chunk=len(runs[cell]))
 
     def _skip_started(self, jobs: Iterator[Job]) -> Iterator[Job]:

@@ -21,10 +21,10 @@ from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.planning.alternatives import (
     Alternative,
     View,
+    build_view,
     gaussian_multiplier,
-    other_ways,
-    tried,
-    view_of,
+    list_alternatives,
+    measure_alternative,
 )
 from kerchief.planning.protected_statistic import (
     Ball,
@@ -189,7 +189,10 @@ def calibrate(
         total_std=last_noise(privatizer, horizon),
         twin=_measure_exact_noise(privatizer, guarantee, horizon),
         # None of the other ways has a promise for one report.
-        alternatives=(*alternatives, *(() if math.isfinite(local) else other_ways(cohort, std))),
+        alternatives=(
+            *alternatives,
+            *(() if math.isfinite(local) else list_alternatives(cohort, std)),
+        ),
         views=views,
     )
 
@@ -213,7 +216,7 @@ def _build_views(statistic: ProtectedStatistic, privatizer: Sums) -> Iterator[Vi
     ends = (smallest, smallest + largest) if math.isfinite(statistic.query.local) else (largest,)
     cohorts = dataclasses.replace(statistic.query, batches=ends)
     worst_case = dataclasses.replace(statistic, query=cohorts, horizon=ends[-1])
-    views = (view_of(mechanism, worst_case) for mechanism in MECHANISMS_OF[Trust.SHUFFLE])
+    views = (build_view(mechanism, worst_case) for mechanism in MECHANISMS_OF[Trust.SHUFFLE])
     yield from (view for view in views if view is not None)
 
 
@@ -262,7 +265,7 @@ def _compare_mechanisms(
 ) -> tuple[str, tuple[Alternative, ...]]:
     """Return the mechanism that `best` stands for, and a row for each."""
     rows = {
-        mechanism: tried(
+        mechanism: measure_alternative(
             mechanism, partial(statistic.std, mechanism), default_std, note=entry.summary
         )
         for mechanism, entry in MECHANISMS_OF[statistic.promise.trust].items()

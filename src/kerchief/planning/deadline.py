@@ -16,14 +16,14 @@ _RECENT = 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TooSlowError:
+class SlowRun:
     """A run that was given up: how long it would have taken to play, in seconds."""
 
     seconds: float
 
 
 @double_precision
-def packed(part: Chunk) -> bytes:
+def pack_chunk(part: Chunk) -> bytes:
     """A part as bytes, for another process: its numbers have 64 bits."""
     return pickle.dumps(part)
 
@@ -48,20 +48,20 @@ class _Pace:
         pace = (now - since) / max(1, finished_rounds - rounds)
         late = now + pace * (self.horizon - finished_rounds) > self.end
         if len(self.ticks) == _RECENT and late:
-            raise _GivenUp(pace * self.horizon)
+            raise _DeadlineError(pace * self.horizon)
 
 
-class _GivenUp(Exception):
+class _DeadlineError(Exception):
     """A run would take too long."""
 
 
 @double_precision
-def play_within(part: bytes, prepare: Prepare, seconds: float) -> ChunkResult | TooSlowError:
+def play_within(part: bytes, prepare: Prepare, seconds: float) -> ChunkResult | SlowRun:
     """In a worker: play a part, unless that takes too long."""
     start = time.monotonic()
     prepare()
     loaded: Chunk = pickle.loads(part)
     try:
         return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - start)))
-    except _GivenUp as problem:
-        return TooSlowError(seconds=float(problem.args[0]))
+    except _DeadlineError as problem:
+        return SlowRun(seconds=float(problem.args[0]))

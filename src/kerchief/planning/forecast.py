@@ -47,7 +47,9 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def predicted(values: ArrayLike, *, least: float = -math.inf, level: float = LEVEL) -> Interval:
+def predict_interval(
+    values: ArrayLike, *, least: float = -math.inf, level: float = LEVEL
+) -> Interval:
     """Predict where the value of one more environment lies, not below `least`.
 
     From 19 environments on (at 90 %), the interval lies between two order statistics, which is
@@ -55,11 +57,11 @@ def predicted(values: ArrayLike, *, least: float = -math.inf, level: float = LEV
     normal values would need to miss half as often, since few environments hide how skewed their
     distribution is.
 
-    >>> predicted(range(1, 40)).text()
+    >>> predict_interval(range(1, 40)).text()
     '20 (2 to 38)'
-    >>> predicted([1.0, 2.0, 3.0]).text()
+    >>> predict_interval([1.0, 2.0, 3.0]).text()
     '2 (-2.97 to 6.97)'
-    >>> predicted([1.0, 2.0, 3.0], least=0.0).text()
+    >>> predict_interval([1.0, 2.0, 3.0], least=0.0).text()
     '2 (0 to 6.97)'
     """
     sorted_values = _sort_values(values)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kerchief.comparison.chunks import Chunk
 from kerchief.comparison.players import Cell
 from kerchief.core import validate
-from kerchief.planning.forecast import Interval, predicted
+from kerchief.planning.forecast import Interval, predict_interval
 from kerchief.planning.pilot_runs import SimulatedRuns, yardstick
 from kerchief.planning.planning import Planning, segments
 
@@ -25,7 +25,7 @@ class Coverage:
     gain: float | None
 
 
-def played_here(
+def simulate_cells(
     planning: Planning, *, width: int, chunks: int = 1, first: int = 0
 ) -> SimulatedRuns:
     """Simulate every cell in this process, however long it takes.
@@ -66,8 +66,8 @@ def coverage(
         seed: seed of the new environments, which is not that of the plans.
     """
     validate.whole("plans", plans)
-    planned_simulation = played_here(planning, width=width, chunks=plans)
-    fresh_simulation = played_here(
+    planned_simulation = simulate_cells(planning, width=width, chunks=plans)
+    fresh_simulation = simulate_cells(
         dataclasses.replace(planning, seed=seed), width=width, chunks=unseen
     )
     baseline = yardstick(list(planned_simulation.runs))
@@ -91,7 +91,8 @@ def _compute_coverage(
     simulated: NDArray[np.float64], unseen: NDArray[np.float64], width: int
 ) -> float:
     plans = [
-        predicted(simulated[start : start + width]) for start in range(0, simulated.size, width)
+        predict_interval(simulated[start : start + width])
+        for start in range(0, simulated.size, width)
     ]
     return float(np.mean([_compute_share(plan, unseen) for plan in plans]))
 

@@ -228,7 +228,7 @@ class Planning:
         """The public facts of so many users."""
         return self.environment.problem(users)
 
-    def assumed(self) -> str:
+    def describe_assumptions(self) -> str:
         """What kind of world the answer speaks about."""
         if self.data is not None:
             differ, alternative = _differing(self.data)
@@ -251,7 +251,7 @@ class Planning:
             "allow; 0: all are alike). Where yours differ less, say so with --strength."
         )
 
-    def told(self) -> tuple[str, ...]:
+    def data_notes(self) -> tuple[str, ...]:
         """What declared bounds did to data."""
         return () if self.data is None else tuple(describe_data(self.data))
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kerchief.comparison.chunks import arranged
+from kerchief.comparison.chunks import build_protected_policy
 from kerchief.comparison.players import Cell
 from kerchief.core.contracts import Clock, Policy
 from kerchief.core.errors import InvalidValueError
@@ -68,7 +68,7 @@ def wire_size(cell: Cell, problem: AnyProblem) -> WireSize | None:
         ).task
     except InvalidValueError:
         return None
-    bandit = arranged(cell, problem)
+    bandit = build_protected_policy(cell, problem)
     if isinstance(bandit.policy, PhasePolicy):
         return None
     report = Report(label=0, epoch=0, id=bytes(16), numbers=np.zeros(task.size, np.int64))

@@ -14,7 +14,7 @@ from kerchief.core.errors import FencedError, InvalidValueError
 from kerchief.deployment.deployment import deploy, read_deployment
 from kerchief.deployment.learner import Learner
 from kerchief.deployment.library_code import LibraryCode
-from kerchief.policies.weighted import LinearSampling
+from kerchief.policies.thompson_sampling import LinearSampling
 from kerchief_device import Device
 from kerchief_device.promise import check, sensitivity
 from kerchief_device.randomize import candidates

@@ -30,7 +30,7 @@ from tests.vectors.write import (
 )
 
 from kerchief.deployment.deployment import deploy
-from kerchief.policies.weighted import LinearSampling
+from kerchief.policies.thompson_sampling import LinearSampling
 from kerchief.privacy import events
 from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.guarantee import Guarantee, Trust

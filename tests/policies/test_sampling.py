@@ -23,8 +23,9 @@ from kerchief.deployment import deploy, read_deployment
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
-from kerchief.policies.sampling import PosteriorModel, Sampling
-from kerchief.policies.weighted import LinearSampling, sampling
+from kerchief.policies.posterior import PosteriorModel
+from kerchief.policies.sampling import Sampling
+from kerchief.policies.thompson_sampling import LinearSampling, build_sampling
 from kerchief.privacy import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
@@ -311,7 +312,7 @@ def test_devices_of_one_batch_play_many_arms() -> None:
 @pytest.mark.parametrize("link", ["linear", "logistic"])
 def test_theory_mode_draws_from_the_proved_set(link: str) -> None:
     facts = dataclasses.replace(FACTS, low=0.0, link=link)
-    policy: Any = sampling(facts, mode="theory")
+    policy: Any = build_sampling(facts, mode="theory")
     assert type(policy).__name__ == ("LinearSampling" if link == "linear" else "GLMSampling")
     state = _with(policy, np.diag([50.0, 20.0, 10.0]), [10.0, 5.0, 1.0], noise=2.0)
     ridge, _, width = policy._theory_width(state)

@@ -21,17 +21,12 @@ from kerchief.deployment.bandit import Bandit
 from kerchief.deployment.deployment import deploy
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
-from kerchief.policies import sampling
+from kerchief.policies import sampling, thompson_sampling
 from kerchief.policies import weighted as module
-from kerchief.policies.sampling import PosteriorModel, Sampling
-from kerchief.policies.weighted import (
-    GLMSampling,
-    LinearSampling,
-    ResidualModel,
-    SurprisedSampling,
-    drawn,
-)
-from kerchief.policies.weighted import sampling as sampled
+from kerchief.policies.posterior import PosteriorModel
+from kerchief.policies.sampling import Sampling
+from kerchief.policies.thompson_sampling import GLMSampling, LinearSampling, build_sampling
+from kerchief.policies.weighted import ResidualModel, SurprisedSampling, shrink_to_mixture
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
@@ -55,7 +50,7 @@ def _policy(**changes: Any) -> LinearSampling:
 def _of(link: str) -> SurprisedSampling:
     """For rewards of any link, in three dimensions."""
     facts = dataclasses.replace(FACTS, high=8.0 if link == "poisson" else 1.0)
-    return sampled(dataclasses.replace(facts, link=link, constant=0.0), trust="local")
+    return build_sampling(dataclasses.replace(facts, link=link, constant=0.0), trust="local")
 
 
 def _model(weights: Any, reference: Any) -> ResidualModel:
@@ -189,7 +184,7 @@ def test_unknown_trust_model_is_rejected(trust: Any) -> None:
     facts = dataclasses.replace(FACTS, link="logistic", low=0.0, constant=0.0)
     for problem in (FACTS, facts):
         with pytest.raises(InvalidValueError, match="choose one of none, local"):
-            sampled(problem, trust=trust)
+            build_sampling(problem, trust=trust)
 
 
 @double_precision
@@ -321,7 +316,9 @@ def test_noisy_gram_shrinks_to_that_of_users_following_estimates() -> None:
     for _ in range(50):
         half = draw.normal(0, 8, (3, 3))
         shaken = play + (half + half.T) / 2
-        found = np.asarray(drawn(jnp.asarray(shaken), jnp.float64(40.0), EVEN, followed)[0])
+        found = np.asarray(
+            shrink_to_mixture(jnp.asarray(shaken), jnp.float64(40.0), EVEN, followed)[0]
+        )
         before += float(((shaken - play) ** 2).sum())
         after += float(((found - play) ** 2).sum())
     assert after < 0.5 * before
@@ -339,7 +336,7 @@ def test_noisy_gram_shrinks_to_that_of_users_following_estimates() -> None:
 @double_precision
 def test_followed_directions_count_only_where_they_explain(followed: Any) -> None:
     play = jnp.diag(jnp.array([90.0, 1.0, 1.0]))
-    found, mean = drawn(play, jnp.float64(1e3), EVEN, followed)
+    found, mean = shrink_to_mixture(play, jnp.float64(1e3), EVEN, followed)
     # At once the floor of the mean, which noise sets.
     assert float(mean) == pytest.approx(250 / 3**0.5)
     assert found == pytest.approx(float(mean) * np.eye(3))
@@ -348,7 +345,7 @@ def test_followed_directions_count_only_where_they_explain(followed: Any) -> Non
 @double_precision
 def test_gram_beyond_noise_is_kept_unshrunk() -> None:
     play = jnp.asarray(np.diag([9.0, 4.0, 1.0]) + 2 * np.eye(3)[::-1])
-    found, mean = drawn(play, jnp.float64(1e-9), EVEN, _along([0, 1, 0], 3.0))
+    found, mean = shrink_to_mixture(play, jnp.float64(1e-9), EVEN, _along([0, 1, 0], 3.0))
     assert found == pytest.approx(np.asarray(play), abs=1e-6)
     assert float(mean) == pytest.approx(16 / 3)
 
@@ -597,7 +594,7 @@ def test_weight_constants_are_bound_to_the_rule_number() -> None:
     assert made == (3, 0.5, 0.8, 10.0)
     assert (LinearSampling._closed_at, GLMSampling._closed_at) == (5.5, 3.5)
     assert LinearSampling.of(FACTS)._usual_weight == (0.5, 0.2)
-    assert module._LEAST_USUAL == (0.15, 0.1)
+    assert thompson_sampling._LEAST_USUAL == (0.15, 0.1)
     drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
     assert drawing == (8, 0.1, 0.7, (0.36, 0.13, 0.85))
     assert module._LEAST_WEIGHT == (0.05, 0.25)

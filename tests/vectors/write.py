@@ -41,14 +41,9 @@ from kerchief.policies.disjoint_contexts import DisjointPosterior
 from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.sampling import PosteriorModel
-from kerchief.policies.weighted import (
-    RULE,
-    LinearSampling,
-    ResidualModel,
-    SurprisedSampling,
-    sampling,
-)
+from kerchief.policies.posterior import PosteriorModel
+from kerchief.policies.thompson_sampling import LinearSampling, build_sampling
+from kerchief.policies.weighted import RULE, ResidualModel, SurprisedSampling
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief_protocol.canonical import pack, write
@@ -132,7 +127,7 @@ def surprising() -> list[tuple[Problem, SurprisedSampling]]:
     """Policies that report surprises, at several epsilons: in both forms, of several balances."""
     one = Problem(dim=1, arms=2, norm=1.0, radius=1.0, low=0.1, high=0.7, horizon=1000)
     return [
-        (problem, sampling(problem, trust="local", epsilon=epsilon))
+        (problem, build_sampling(problem, trust="local", epsilon=epsilon))
         for problem in (*problems(), one)
         for epsilon in (0.25, 1.0, 8.0)
     ]

@@ -10,6 +10,7 @@ from kerchief.policies import (
     linear,
     phased,
     sampling,
+    thompson_sampling,
     weighted,
 )
 from kerchief.policies.registry import (
@@ -37,5 +38,6 @@ __all__ = [
     "phased",
     "register",
     "sampling",
+    "thompson_sampling",
     "weighted",
 ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,10 @@ from kerchief.core.contracts import (
 )
 from kerchief.core.minimizers import into_ball
 from kerchief.core.random import Stream
-from kerchief.core.struct import static, struct
+from kerchief.core.struct import struct
 from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import Ellipsoid, posted
+from kerchief.policies.posterior import PosteriorModel, Sums, begin_cohort
 from kerchief.policies.refresh import gap_after
 from kerchief.policies.tuned import TUNED
 
@@ -69,48 +70,6 @@ _MOST_PRIOR: Mapping[Separate, float] = {"nobody": math.inf, "cohorts": math.inf
 """How strongly the bound on the parameter shrinks an estimate at most, by whose noise it is."""
 _FIRST_COHORT, _GROWTH = 42, 1.7
 """Users per dimension in the first cohort at epsilon 1, and how much the next ones have more."""
-
-
-@struct
-class Sums:
-    """The learner's memory: what closed cohorts told, and the total that the next one adds to.
-
-    Attributes:
-        precision: of the parameter, from closed cohorts.
-        pull: the precision times the estimate, likewise.
-        total: as last released.
-        count: how many users that has.
-        noise: the deviation of its noise.
-        closed_total: the same three when the last cohort was closed.
-        closed_count: see there.
-        closed_noise: see there.
-        separate: whose noise is their own; where nobody's is, no cohort is closed.
-    """
-
-    precision: Array
-    pull: Array
-    total: Array
-    count: Array
-    noise: Array
-    closed_total: Array
-    closed_count: Array
-    closed_noise: Array
-    separate: Separate = static()
-
-
-@struct
-class PosteriorModel:
-    """The billboard: the estimate, and how far devices stray from it.
-
-    Attributes:
-        estimate: of the parameter.
-        sample: a square root of the covariance that guesses are drawn with.
-        widen: the same for directions in which a random width is enough.
-    """
-
-    estimate: Array
-    sample: Array
-    widen: Array
 
 
 @struct
@@ -210,7 +169,9 @@ class Sampling(Ellipsoid):
     def _close_cohort(self, state: Sums) -> Sums:
         """Add up what the open cohort tells, and begin the next cohort."""
         spectrum = self._shrink_spectrum(*self._measure_open_cohort(state))
-        return added_up(state, *self._combine_cohorts(self._isolate_open_cohort(state), *spectrum))
+        return begin_cohort(
+            state, *self._combine_cohorts(self._isolate_open_cohort(state), *spectrum)
+        )
 
     def _isolate_open_cohort(self, state: Sums) -> Sums:
         """Replace the total and its noise by those of the open cohort alone."""
@@ -429,21 +390,6 @@ class Sampling(Ellipsoid):
         """The greatest mean eigenvalue that one user adds to the matrix."""
         rate: float | Array = self.query.norm**2 / self.query.dim
         return rate
-
-
-SumsKind = TypeVar("SumsKind", bound=Sums)
-
-
-def added_up(state: SumsKind, precision: Array, pull: Array) -> SumsKind:
-    """Store what all cohorts told, and begin the next cohort."""
-    return dataclasses.replace(
-        state,
-        precision=precision,
-        pull=pull,
-        closed_total=state.total,
-        closed_count=state.count,
-        closed_noise=state.noise,
-    )
 
 
 def _measure_starvation(values: Array, mean: Array) -> Array:

@@ -16,7 +16,7 @@ taken for Σ x'x'ᵀ times the mean weight: what that gets wrong is a share of w
 
 What the matrix will be like is known beforehand in part: users play what looks best under posted
 estimates, so it is drawn to a mixture of contexts that vary evenly and of the directions of those
-estimates, instead of to a multiple of the identity (`drawn`).
+estimates, instead of to a multiple of the identity (`shrink_to_mixture`).
 
 After information-weighted regression: Chen, Li, Rakhlin and Simchi-Levi 2025 (arXiv 2502.13115).
 Proof note: `weighted.md`.
@@ -33,16 +33,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, NoiseInfo, Separate, Tree
-from kerchief.core.links import link_named
-from kerchief.core.problems import Problem
 from kerchief.core.queries import RegressionMoments
 from kerchief.core.residual_moments import ResidualMoments
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import one_of
-from kerchief.policies.glm.online import OnlineGLM
-from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import TRUSTS, Mode, register
-from kerchief.policies.sampling import PosteriorModel, Sampling, Sums, added_up
+from kerchief.policies.posterior import PosteriorModel, Sums, begin_cohort
+from kerchief.policies.registry import TRUSTS
+from kerchief.policies.sampling import Sampling
 
 RULE = 3
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
@@ -60,8 +57,6 @@ _FILL = 0.8
 _HEAVIEST = 10.0
 _LOOKED_FROM = 8
 """Users per dimension before whom no cohort is looked at: their estimates are noise."""
-_JOINT_PRIOR = 2.0
-"""How much more the bound on the parameter shrinks an estimate of a link's under joint trust."""
 _LEAST_EVEN = 0.1
 """Contexts vary in every direction at least by this share of what they do on average."""
 _REACH = 0.7
@@ -69,11 +64,10 @@ _REACH = 0.7
 _LEAST_WEIGHT = 0.05, 0.25
 """The least mean weight of a cohort's users: so much, or such a part of its noise if that is less,
 so that users without features tell nothing."""
-_LEAST_USUAL = 0.15, 0.1
-"""The least mean weight that is usual for a link, and how far it may be from that."""
 _SAMPLED, _WIDENED = 0.62, 1.5
 """How much of what is sampled is left where noise misleads, and how much wider random widths are,
 beside those of other trusts."""
+_TINY = 1e-12
 
 
 @struct
@@ -127,6 +121,7 @@ class SurprisedSampling(Sampling):
 
     _closed_at: ClassVar[float]
     """How often a cohort's vector must stand out from its noise for the cohort to be closed."""
+    _with_noise: ClassVar[Mapping[Separate, float]] = {**Sampling._with_noise, "users": _SAMPLED}
 
     def _adapt_to_trust(self, trust: str, epsilon: float) -> Self:
         """Return the policy for a trust model; under local trust it asks for surprises."""
@@ -261,7 +256,7 @@ class SurprisedSampling(Sampling):
         deviation = jnp.sqrt(((unweighing @ root) ** 2).sum())
         largest = self.radius * jnp.sqrt((unweighing**2).sum() / self.query.dim)
         return dataclasses.replace(
-            added_up(state, *information),
+            begin_cohort(state, *information),
             closed_followed=state.followed,
             weights=weights,
             unweighing=unweighing,
@@ -330,7 +325,7 @@ class SurprisedSampling(Sampling):
         """Shrink a matrix to what following estimates would show, where that is given."""
         if not shape:
             return super()._shrink_spectrum(gram, noise)
-        target, mean = drawn(gram, noise, *shape)
+        target, mean = shrink_to_mixture(gram, noise, *shape)
         values, axes = jnp.linalg.eigh(target)
         return jnp.maximum(values, 0.0), axes, mean
 
@@ -373,125 +368,6 @@ class SurprisedSampling(Sampling):
         return origin
 
 
-@struct
-class LinearSampling(SurprisedSampling, LinUCB):
-    """Sampling for linear rewards; under local trust it learns from weighted surprises.
-
-    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = LinearSampling.of(problem, trust="local")
-    >>> model = policy.publish(policy.init({"moments": NoiseInfo(noisy=True, separate="users")}))
-    >>> model.weights.tolist(), model.reference.tolist()
-    ([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
-    """
-
-    _closed_at: ClassVar[float] = 5.5
-    _with_noise: ClassVar[Mapping[Separate, float]] = {
-        **Sampling._with_noise,
-        "users": _SAMPLED,
-    }
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        mode: Mode = "tuned",
-        epsilon: float = 1.0,
-        trust: str = "none",
-        exploration: float | None = None,
-    ) -> Self:
-        """Build it from public facts alone; see `LinUCB.of`."""
-        policy = cls._build_from(
-            LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration
-        )
-        return policy._adapt_to_trust(trust, epsilon)
-
-    def _matrix_noise(self, noise: Array) -> Array:
-        """Convert the noise deviation to the units of the matrix."""
-        matrix_noise: Array = noise / self.query.balance
-        return matrix_noise
-
-    def _predict(self, score: Array) -> tuple[Array, Array | float]:
-        """Return the score itself, and a slope of 1."""
-        return score, 1.0
-
-
-@struct
-class GLMSampling(SurprisedSampling, OnlineGLM):
-    """Sampling around the one-pass Newton estimate of `OnlineGLM`; surprises under local trust.
-
-    It samples more from cohorts, since weights that bend with the link mislead it, too.
-
-    >>> problem = Problem(
-    ...     dim=2, arms=3, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=100, link="logistic"
-    ... )
-    >>> GLMSampling.of(problem).steepest
-    0.25
-    """
-
-    _closed_at: ClassVar[float] = 3.5
-    _with_noise: ClassVar[Mapping[Separate, float]] = {
-        **Sampling._with_noise,
-        "nobody": 0.65,
-        "cohorts": 1.15,
-        "users": _SAMPLED,
-    }
-
-    @classmethod
-    def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, trust: str = "none"
-    ) -> Self:
-        """Build it from public facts alone; see `OnlineGLM.of`."""
-        policy = cls._build_from(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
-        policy = policy._adapt_to_trust(trust, epsilon)
-        if trust != "joint":
-            return policy
-        return dataclasses.replace(policy, prior=_JOINT_PRIOR * policy.prior)
-
-    def _predict(self, score: Array) -> tuple[Array, Array | float]:
-        """Return the link's prediction, for a score clipped to its possible range."""
-        link, largest_score = link_named(self.link), self._largest_score
-        score = jnp.clip(score, -largest_score, largest_score)
-        return link.mean(score) - link.origin, link.slope(score) / self.steepest
-
-    @property
-    def _usual_weight(self) -> tuple[Array | float, Array | float]:
-        """Mean weight and its deviation, less where slopes are below the steepest.
-
-        That counts twice: in the weights, and in how much less than a line the link then rises.
-        """
-        link, largest = link_named(self.link), self._largest_score
-        share = (link.mean(largest) - link.mean(-largest)) / (2 * largest * self.steepest)
-        (cap, far), (least, near) = super()._usual_weight, _LEAST_USUAL
-        usual = jnp.clip(share**2, least, cap)
-        return usual, jnp.maximum(far / cap * usual, near)
-
-    @property
-    def _largest_score(self) -> Array:
-        return jnp.asarray(self.radius * self.query.norm)
-
-    @property
-    def _origin(self) -> float:
-        """Expected reward of score 0, which the link sets; the offset of rewards is 0."""
-        return link_named(self.link).origin
-
-    @property
-    def _dispersion(self) -> float | Array:
-        """Variance of a reward per unit of its weight in the matrix.
-
-        It is 1 for a linearized reward, which varies as much as its weight says.
-        ResidualMoments have two values.
-        """
-        if isinstance(self.query, ResidualMoments):
-            return self.spread**2 / self.steepest
-        return 1.0
-
-    @property
-    def _rate(self) -> float | Array:
-        """The greatest mean eigenvalue that one linearized reward adds to the matrix."""
-        return self.steepest * super()._rate
-
-
 def _build_surprise_query(
     query: RegressionMoments, epsilon: float
 ) -> ResidualMoments | RegressionMoments:
@@ -514,14 +390,17 @@ def _build_surprise_query(
     )
 
 
-def drawn(gram: Array, noise: Array, even: Array, followed: Array) -> tuple[Array, Array]:
+def shrink_to_mixture(
+    gram: Array, noise: Array, even: Array, followed: Array
+) -> tuple[Array, Array]:
     """Shrink a noisy matrix to a two-parameter model; also return its mean eigenvalue.
 
     Those are how much contexts vary evenly and how much they vary along what was followed, by least
     squares. What noise does not explain of the rest is kept, as a share of it.
 
     >>> play = jnp.diag(jnp.array([5.0, 1.0, 1.0]))
-    >>> shrunk, mean = drawn(play, jnp.float64(9.0), jnp.eye(3), jnp.diag(jnp.array([2.0, 0, 0])))
+    >>> followed = jnp.diag(jnp.array([2.0, 0, 0]))
+    >>> shrunk, mean = shrink_to_mixture(play, jnp.float64(9.0), jnp.eye(3), followed)
     >>> shrunk.round(3).tolist(), round(float(mean), 3)
     ([[5.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], 2.333)
     """
@@ -548,30 +427,3 @@ def drawn(gram: Array, noise: Array, even: Array, followed: Array) -> tuple[Arra
 
 def _pair_up(first: Array, second: Array) -> tuple[tuple[Array, Array], ...]:
     return (first, first), (first, second), (second, second)
-
-
-_TINY = 1e-12
-
-
-def sampling(
-    problem: Problem,
-    *,
-    mode: Mode = "tuned",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    trust: str = "none",
-) -> LinearSampling | GLMSampling:
-    """Build the sampling policy for the problem's rewards."""
-    if problem.link != "linear":
-        return GLMSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
-    return LinearSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
-
-
-register(
-    "sampling",
-    (LinearSampling, GLMSampling),
-    build_with_budget=sampling,
-    summary="Thompson sampling on devices, from noisy totals; the default (best)",
-    source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017; "
-    "weighted reports: after Chen et al. 2025",
-)

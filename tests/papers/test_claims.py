@@ -62,8 +62,8 @@ ROWS: Results = {
         (falling([UNIFORM, LOW], errors=35), falling([UNIFORM, LOW], errors=36)),
         (paid([LOW, HIGH]), paid([LOW, UNIFORM])),
         (
-            all_of("both", [LOW.at_most(60), HIGH.at_most(60)]),
-            all_of("both", [LOW.at_most(60), HIGH.at_most(10)]),
+            all_of("both", LOW.at_most(60), HIGH.at_most(60)),
+            all_of("both", LOW.at_most(60), HIGH.at_most(10)),
         ),
     ],
 )
@@ -90,9 +90,9 @@ def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
             falling([UNIFORM, LOW], errors=40),
         ),
         (
-            all_of("both", [LOW.at_most(60), HIGH.at_most(60)]),
-            all_of("both", [LOW.at_most(51), HIGH.at_most(10)]),
-            all_of("both", [LOW.at_most(51), HIGH.at_most(60)]),
+            all_of("both", LOW.at_most(60), HIGH.at_most(60)),
+            all_of("both", LOW.at_most(51), HIGH.at_most(10)),
+            all_of("both", LOW.at_most(51), HIGH.at_most(60)),
         ),
         (
             no_steeper([LOW, LONG], -1.0),
@@ -256,7 +256,7 @@ def test_verdict_states_claim_and_observed_values() -> None:
     assert verdict.seen == "50.0 ± 1.0 against 100 ± 1.0"
     steps = judge(falling([LOW, HIGH]), ROWS, large_enough=True)
     assert steps.claim == "regret on ball falls: linucb joint ε=0.2 > linucb joint ε=5"
-    broken = all_of("both", [LOW.at_most(60), HIGH.at_most(10)])
+    broken = all_of("both", LOW.at_most(60), HIGH.at_most(10))
     seen = judge(broken, ROWS, large_enough=True).seen
     assert seen == "linucb joint ε=5 on ball: at most 10.0, but 20.0 ± 1.0"
     assert set(broken.needs) == {LOW, HIGH}

@@ -191,9 +191,13 @@ class Row(Key):
         )
 
     def below(
-        self, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+        self, limit: Key | Player, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
     ) -> Claim:
-        """Claim that the regret is below that of another row, or a multiple of it."""
+        """Claim that the regret is below that of another row, or a multiple of it.
+
+        A player stands for its row in this row's environment.
+        """
+        upper = at(limit, self.world) if isinstance(limit, Player) else limit
 
         def test(results: Results) -> Finding:
             low, high = results[self], results[upper]
@@ -210,8 +214,7 @@ class Row(Key):
         self, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
     ) -> Claim:
         """Claim that the regret is below a multiple of that of uniform play."""
-        uniform = at(player("uniform"), self.world)
-        return self.below(uniform, times=times, errors=errors, quick=quick)
+        return self.below(player("uniform"), times=times, errors=errors, quick=quick)
 
     def names_best(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
         """Claim that this share of replicates names the best arm at the end."""
@@ -237,35 +240,56 @@ class Row(Key):
         return self._claim_about_row(f"95th percentile at most {amount(bound)}", test, quick)
 
 
+class Rows(tuple[Row, ...]):
+    """Rows about which one claim each is made."""
+
+    __slots__ = ()
+
+    def at_most(self, bounds: Iterable[float], *, errors: float = 2.0) -> tuple[Claim, ...]:
+        """Claim for each row that its regret is at most its own bound."""
+        pairs = zip(self, bounds, strict=True)
+        return tuple(row.at_most(bound, errors=errors) for row, bound in pairs)
+
+    def below(
+        self,
+        limits: Key | Player | Iterable[Row],
+        *,
+        times: float = 1.0,
+        errors: float = 3.0,
+        quick: bool = False,
+    ) -> tuple[Claim, ...]:
+        """Claim for each row that its regret is below a multiple of its limit.
+
+        A single row is the limit of all. A player stands for its rows in these environments.
+        """
+        if isinstance(limits, Key | Player):
+            uppers: Iterable[Key | Player] = itertools.repeat(limits, len(self))
+        else:
+            uppers = limits
+        pairs = zip(self, uppers, strict=True)
+        return tuple(
+            row.below(upper, times=times, errors=errors, quick=quick) for row, upper in pairs
+        )
+
+    def above(self, lower: Player, *, times: float = 1.0, errors: float = 3.0) -> tuple[Claim, ...]:
+        """Claim for each row that a multiple of its regret is above that of a player there."""
+        return tuple(at(lower, row.world).below(row, times=times, errors=errors) for row in self)
+
+    def below_uniform(self, *, times: float = 1.0, errors: float = 3.0) -> tuple[Claim, ...]:
+        """Claim for each row that its regret is below a multiple of that of uniform play."""
+        return self.below(player("uniform"), times=times, errors=errors)
+
+
 def at(player: Player, world: str) -> Row:
     """Return the row of a player in an environment."""
     return Row(player, world)
 
 
-def rows(players: Iterable[Player], *worlds: str) -> list[Row]:
+def rows(players: Iterable[Player], *worlds: str) -> Rows:
     """Return the rows of all players, environment by environment."""
-    return [at(configuration, world) for world, configuration in itertools.product(worlds, players)]
-
-
-def each_at_most(
-    keys: Sequence[Row], bounds: Sequence[float], *, errors: float = 2.0
-) -> tuple[Claim, ...]:
-    """Claim for each row that its regret is at most its own bound."""
-    pairs = zip(keys, bounds, strict=True)
-    return tuple(row.at_most(bound, errors=errors) for row, bound in pairs)
-
-
-def all_below(
-    sentence: str,
-    lower: Sequence[Row],
-    upper: Sequence[Row],
-    *,
-    times: float = 1.0,
-    errors: float = 3.0,
-) -> Claim:
-    """Claim in one sentence that each lower row is below its upper row."""
-    pairs = zip(lower, upper, strict=True)
-    return all_of(sentence, [low.below(high, times=times, errors=errors) for low, high in pairs])
+    return Rows(
+        at(configuration, world) for world, configuration in itertools.product(worlds, players)
+    )
 
 
 def falling(keys: Sequence[Row], *, errors: float = 3.0, quick: bool = False) -> Claim:
@@ -349,7 +373,7 @@ def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:
     return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
 
 
-def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Claim:
+def all_of(sentence: str, *claims: Claim, quick: bool = False) -> Claim:
     """Claim in one sentence that all of these claims hold."""
 
     def test(results: Results) -> Finding:

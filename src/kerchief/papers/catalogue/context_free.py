@@ -6,17 +6,17 @@ from functools import partial
 
 from kerchief.comparison.players import ladder, player
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms
-from kerchief.papers.claims import all_below, all_of, at, each_at_most, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import players, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 
 EPSILONS = (0.5, 1.0, 4.0)
 
 # Multi-armed bandits, where losses are chance and where they are not.
 WORLDS = CHANCE, ADVERSARY = ("chance", "adversary")
 TSALLIS, FREE = ladder("tsallis", "local", EPSILONS), player("tsallis")
-WEIGHTED, UCB, KL, DROP = (
-    player(name, trust="local", epsilon=1.0)
-    for name in ("tsallis-iw", "ucb", "kl-ucb", "successive-elimination")
+WEIGHTED, UCB, KL, DROP = players(
+    "tsallis-iw", "ucb", "kl-ucb", "successive-elimination", trust="local", epsilon=1.0
 )
 NOISY = player("tsallis-iw", trust="local", epsilon=1.0, mechanism="gaussian")
 
@@ -39,31 +39,26 @@ enter(
         Setting(name=ADVERSARY, make=partial(Alternating.of, arms=10, gap=0.2)),
     ),
     players=(*TSALLIS, WEIGHTED, UCB, KL, DROP, NOISY),
-    full=Size(horizon=40_000, replicates=400),
-    quick=Size(horizon=4000, replicates=24, players=(FREE, *TSALLIS, KL)),
+    full=size(40_000, 400),
+    quick=size(4000, 24, players=(FREE, *TSALLIS, KL)),
     claims=(
         all_of(
             "Tsallis-INF keeps its bounds in both worlds",
-            each_at_most(rows(TSALLIS, *WORLDS), 2 * (1900, 720, 220)),
+            *rows(TSALLIS, *WORLDS).at_most(2 * (1900, 720, 220)),
         ),
         *(falling(rows((*TSALLIS, FREE), world)) for world in WORLDS),
         all_of(
             "against the adversary UCB and KL-UCB lose twice what Tsallis-INF does",
-            [
-                at(TSALLIS[1], ADVERSARY).below(at(bandit, ADVERSARY), times=0.5)
-                for bandit in (UCB, KL)
-            ],
+            *(at(TSALLIS[1], ADVERSARY).below(bandit, times=0.5) for bandit in (UCB, KL)),
         ),
-        all_below(
+        all_of(
             "a bit loses less than normal noise",
-            rows([WEIGHTED], *WORLDS),
-            rows([NOISY], *WORLDS),
-            times=0.5,
+            *rows([WEIGHTED], *WORLDS).below(rows([NOISY], *WORLDS), times=0.5),
         ),
         *(falling(rows(TSALLIS, world), quick=True) for world in WORLDS),
-        at(KL, CHANCE).below(at(TSALLIS[1], CHANCE), times=1.8, quick=True),
-        at(TSALLIS[2], CHANCE).below(at(FREE, CHANCE), times=1.5, quick=True),
-        at(TSALLIS[2], ADVERSARY).below(at(player("greedy"), ADVERSARY), quick=True),
+        at(KL, CHANCE).below(TSALLIS[1], times=1.8, quick=True),
+        at(TSALLIS[2], CHANCE).below(FREE, times=1.5, quick=True),
+        at(TSALLIS[2], ADVERSARY).below(player("greedy"), quick=True),
     ),
 )
 
@@ -85,29 +80,25 @@ enter(
     holds="It does, within a fifth, from epsilon 0.5 to 4, with one bit in place of normal noise.",
     settings=(Setting(name=ASKED, make=partial(CountedArms.of, arms=10, gap=0.2)),),
     players=(*LIL, HALVING),
-    full=Size(horizon=80_000, replicates=200),
-    quick=Size(horizon=20_000, replicates=16, players=(PARENT, *LIL[1:])),
+    full=size(80_000, 200),
+    quick=size(20_000, 16, players=(PARENT, *LIL[1:])),
     claims=(
         all_of(
             "the best arm is named in 95 % of the runs",
-            [row.names_best(0.95) for row in rows((*LIL, HALVING), ASKED)],
+            *(row.names_best(0.95) for row in rows((*LIL, HALVING), ASKED)),
         ),
         all_of(
             "so many users are enough, and fewer as epsilon grows",
-            [
-                *each_at_most(NEEDED, (52_000, 14_000, 3200)),
-                falling(rows((*LIL, PARENT), ASKED)),
-            ],
+            *NEEDED.at_most((52_000, 14_000, 3200)),
+            falling(rows((*LIL, PARENT), ASKED)),
         ),
         # Users needed go with the variance of a report: 1/(4 τ²), τ = tanh(ε/2).
         all_of(
             "users grow with the variance of a report, within a fifth",
-            [
-                STRICT.below(MIDDLE, times=1.2 * 3.561),
-                MIDDLE.below(STRICT, times=1.2 / 3.561),
-                MIDDLE.below(LOOSE, times=1.2 * 4.352),
-                LOOSE.below(MIDDLE, times=1.2 / 4.352),
-            ],
+            STRICT.below(MIDDLE, times=1.2 * 3.561),
+            MIDDLE.below(STRICT, times=1.2 / 3.561),
+            MIDDLE.below(LOOSE, times=1.2 * 4.352),
+            LOOSE.below(MIDDLE, times=1.2 / 4.352),
         ).from_paper(
             "Theorem 12",
             "holds",

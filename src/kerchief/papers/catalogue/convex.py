@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from kerchief.comparison.players import ladder, player
+from kerchief.comparison.players import ladder
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free_adversarial import Drifting, Reacting
 from kerchief.environments.context_free_convex import Absolute, Quadratic
-from kerchief.papers.catalogue.worlds import by_number, names
-from kerchief.papers.claims import all_below, all_of, at, each_at_most, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import by_number, names, players, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 
 # Several questions per user: rates in rounds are in `rates.py`, the price of dimension is here.
 BALLS = by_number("d", (2, 5, 10), lambda dim: Quadratic.of(domain=Ball(dim=dim)))
@@ -40,55 +40,37 @@ enter(
     "more.",
     settings=BALLS,
     players=(*AWARE, *CURVED, *EVERY_WAY, *PRINTED, *NORMAL),
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(
-        horizon=5000,
-        replicates=32,
-        settings=("d=5",),
-        players=(NORMAL[0], PRINTED[0], *AWARE, *EVERY_WAY),
-    ),
+    full=size(20_000, 100),
+    quick=size(5000, 32, "d=5", players=(NORMAL[0], PRINTED[0], *AWARE, *EVERY_WAY)),
     claims=(
         all_of(
             "the noise-aware step loses less than a third of what the printed one loses, at d=10 "
             "for epsilon 4 alone",
-            [
-                normal.below(printed, times=1 / 3)
-                for normal, printed in zip(
-                    rows(NORMAL, *SPACES), rows(PRINTED, *SPACES), strict=True
-                )
-                if normal != at(NORMAL[0], "d=10")
-            ],
+            *rows(NORMAL, "d=2", "d=5").below(rows(PRINTED, "d=2", "d=5"), times=1 / 3),
+            at(NORMAL[1], "d=10").below(PRINTED[1], times=1 / 3),
         ),
-        all_below(
+        all_of(
             "a bit loses less than normal noise",
-            rows(AWARE, *SPACES),
-            rows(NORMAL, *SPACES),
-            times=0.7,
+            *rows(AWARE, *SPACES).below(rows(NORMAL, *SPACES), times=0.7),
         ),
         all_of(
             "bits keep these bounds",
-            [
-                *each_at_most(rows(AWARE[1:], *SPACES), (210, 490, 940)),
-                *each_at_most(rows(AWARE[:1], *SPACES), (440, 1000, 1800)),
-                *each_at_most(rows(CURVED[1:], *SPACES), (70, 290, 780)),
-            ],
+            *rows(AWARE[1:], *SPACES).at_most((210, 490, 940)),
+            *rows(AWARE[:1], *SPACES).at_most((440, 1000, 1800)),
+            *rows(CURVED[1:], *SPACES).at_most((70, 290, 780)),
         ),
-        all_below(
+        all_of(
             "2d questions lose less than two, in every dimension",
-            rows(EVERY_WAY, *SPACES),
-            rows(AWARE, *SPACES),
+            *rows(EVERY_WAY, *SPACES).below(rows(AWARE, *SPACES)),
         ),
         falling(rows(AWARE, "d=5"), quick=True),
         falling(rows(EVERY_WAY, "d=5"), quick=True),
         all_of(
             "with five dimensions ten questions lose at most four fifths of what two lose",
-            [
-                ten.below(two, times=0.8)
-                for ten, two in zip(rows(EVERY_WAY, "d=5"), rows(AWARE, "d=5"), strict=True)
-            ],
+            *rows(EVERY_WAY, "d=5").below(rows(AWARE, "d=5"), times=0.8),
             quick=True,
         ),
-        at(AWARE[0], "d=5").below(at(PRINTED[0], "d=5"), times=0.5, quick=True),
+        at(AWARE[0], "d=5").below(PRINTED[0], times=0.5, quick=True),
     ),
     panels=("epsilon",),
     axis="dimension",
@@ -97,15 +79,14 @@ enter(
 # Convex losses by an adversary: one whose losses drift, and one who reacts to what was asked.
 PLANE = Ball(dim=2)
 STILL, DRIFTS, REACTS = ADVERSARIES = ("still", "drifts", "reacts")
-SPHERE, SMOOTH, SHRINKING, TWO, TWO_CURVED = ASKERS = tuple(
-    player(name, trust="local", epsilon=4.0)
-    for name in (
-        "one-point",
-        "one-point-smooth",
-        "one-point-strong",
-        "two-point",
-        "two-point-strong",
-    )
+SPHERE, SMOOTH, SHRINKING, TWO, TWO_CURVED = ASKERS = players(
+    "one-point",
+    "one-point-smooth",
+    "one-point-strong",
+    "two-point",
+    "two-point-strong",
+    trust="local",
+    epsilon=4.0,
 )
 
 enter(
@@ -125,24 +106,24 @@ enter(
         Setting(name=REACTS, make=partial(Reacting.of, domain=PLANE)),
     ),
     players=ASKERS,
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=5000, replicates=24, settings=(STILL, REACTS), players=(SMOOTH, TWO)),
+    full=size(20_000, 100),
+    quick=size(5000, 24, STILL, REACTS, players=(SMOOTH, TWO)),
     claims=(
         all_of(
             "with one question adversaries cost at most 2.2 times what the still world costs",
-            [
+            *(
                 at(bandit, world).below(at(bandit, STILL), times=2.2)
                 for bandit in (SPHERE, SMOOTH, SHRINKING)
                 for world in (DRIFTS, REACTS)
-            ],
+            ),
         ),
         all_of(
             "regret falls with what is known of the losses, in every world",
-            [falling(rows((SPHERE, SMOOTH, SHRINKING, TWO), world)) for world in ADVERSARIES],
+            *(falling(rows((SPHERE, SMOOTH, SHRINKING, TWO), world)) for world in ADVERSARIES),
         ),
         at(TWO_CURVED, DRIFTS).at_most(150),
         at(TWO, REACTS).below(at(TWO, STILL), times=1.2, errors=1.0, quick=True),
-        at(TWO, REACTS).below(at(SMOOTH, REACTS), times=0.6, quick=True),
+        at(TWO, REACTS).below(SMOOTH, times=0.6, quick=True),
         at(SMOOTH, REACTS).below(at(SMOOTH, STILL), times=2, quick=True),
     ),
     panels=("rounds",),
@@ -169,13 +150,13 @@ enter(
         Setting(name=SLOW, make=partial(Drifting.of, domain=Ball(dim=1), period=20_000)),
     ),
     players=(*SEARCH, *ONE, TWO),
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=20_000, replicates=16, players=(*SEARCH, TWO)),
+    full=size(20_000, 100),
+    quick=size(20_000, 16, players=(*SEARCH, TWO)),
     claims=(
-        at(SEARCH[0], LINE).below(at(ONE[0], LINE)),
+        at(SEARCH[0], LINE).below(ONE[0]),
         at(SEARCH[1], LINE).at_most(1500, quick=True),
-        at(ONE[1], SLOW).below(at(SEARCH[1], SLOW), times=0.95),
-        at(TWO, SLOW).below(at(SEARCH[1], SLOW), times=0.2, quick=True),
+        at(ONE[1], SLOW).below(SEARCH[1], times=0.95),
+        at(TWO, SLOW).below(SEARCH[1], times=0.2, quick=True),
         falling(rows(SEARCH, LINE), quick=True),
         at(SEARCH[0], LINE).below_uniform(times=0.35, quick=True),
     ),

@@ -8,16 +8,14 @@ from functools import partial
 from kerchief.comparison.players import ladder, player
 from kerchief.core.links import link_named
 from kerchief.environments.worlds import make_environment
-from kerchief.papers.catalogue.worlds import by_contexts, by_number, names
-from kerchief.papers.claims import all_below, all_of, at, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import by_contexts, by_number, names, players, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 from kerchief.simulation.run import AnyEnvironment
 
 OURS = LOW, MIDDLE, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
 FITS = ladder("glm-rare", "joint", (1.0, 4.0))
-EXPLORING, LINEAR = (
-    player(name, trust="joint", epsilon=4.0) for name in ("glm-rare-explore", "linucb")
-)
+EXPLORING, LINEAR = players("glm-rare-explore", "linucb", trust="joint", epsilon=4.0)
 
 
 def _probit(radius: float) -> AnyEnvironment:
@@ -44,40 +42,37 @@ enter(
     "about 49 and 124, at a delta 2000 times smaller; without a horizon sums lose a tenth more",
     settings=FRESH,
     players=(*OURS, TREE, ENDLESS, *FITS, LINEAR),
-    full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=800, replicates=16, settings=("S=2",), players=(LOW, HIGH)),
+    full=size(5000, 200),
+    quick=size(800, 16, "S=2", players=(LOW, HIGH)),
     claims=(
         all_of(
             "sums alone: at most 45 at epsilon 4 and 120 at epsilon 1",
-            [at(HIGH, "S=2").at_most(45), at(MIDDLE, "S=2").at_most(120)],
+            at(HIGH, "S=2").at_most(45),
+            at(MIDDLE, "S=2").at_most(120),
         ),
         all_of(
             "fits on private triggers: at most 75 at epsilon 4 and 190 at epsilon 1, and more "
             "than sums alone in every world",
-            [
-                at(FITS[1], "S=2").at_most(75),
-                at(FITS[0], "S=2").at_most(190),
-                *(at(HIGH, world).below(at(FITS[1], world)) for world in names(FRESH)),
-            ],
+            at(FITS[1], "S=2").at_most(75),
+            at(FITS[0], "S=2").at_most(190),
+            *(at(HIGH, world).below(FITS[1]) for world in names(FRESH)),
         ),
         all_of(
             "everywhere regret falls as epsilon grows, and is below half of uniform play at 0.2",
-            [
-                *(falling(rows(OURS, world)) for world in names(FRESH)),
-                *(row.below_uniform(times=0.5) for row in rows([LOW], *names(FRESH))),
-            ],
+            *(falling(rows(OURS, world)) for world in names(FRESH)),
+            *rows([LOW], *names(FRESH)).below_uniform(times=0.5),
         ),
         all_of(
             "noise that is correlated over time loses less than a tree's, and without a horizon "
             "at most a quarter more than with one",
-            [
+            *(
                 claim
                 for world in names(FRESH)
                 for claim in (
-                    at(HIGH, world).below(at(TREE, world)),
-                    at(ENDLESS, world).below(at(HIGH, world), times=1.25),
+                    at(HIGH, world).below(TREE),
+                    at(ENDLESS, world).below(HIGH, times=1.25),
                 )
-            ],
+            ),
         ),
         at(HIGH, "S=2").below_uniform(times=0.12, quick=True),
         at(LOW, "S=2").below_uniform(times=0.75, quick=True),
@@ -97,14 +92,15 @@ enter(
     holds="optimism on sums alone learns a fixed arm set too, with heavier tails; fits lose more",
     settings=by_contexts("fixed", link="probit", dim=3, arms=20, radius=2.0),
     players=(*OURS, FITS[1], LINEAR),
-    full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=800, replicates=16, players=(LOW, HIGH)),
+    full=size(5000, 200),
+    quick=size(800, 16, players=(LOW, HIGH)),
     claims=(
         all_of(
             "at most 75 at epsilon 4 and 150 at epsilon 1",
-            [at(HIGH, "fixed").at_most(75), at(MIDDLE, "fixed").at_most(150)],
+            at(HIGH, "fixed").at_most(75),
+            at(MIDDLE, "fixed").at_most(150),
         ),
-        at(HIGH, "fixed").below(at(FITS[1], "fixed")),
+        at(HIGH, "fixed").below(FITS[1]),
         falling(rows(OURS, "fixed")),
         at(HIGH, "fixed").below_uniform(times=0.15, quick=True),
         at(LOW, "fixed").below_uniform(times=0.85, quick=True),
@@ -133,31 +129,26 @@ enter(
         Setting(name="fixed", make=partial(LOGISTIC, contexts="fixed")),
     ),
     players=(*SUMS_BY, *FITS_BY, *LINEAR_BY),
-    full=Size(horizon=5000, replicates=400),
-    quick=Size(horizon=600, replicates=16, settings=("redrawn",), players=(SUMS_BY[0], SUMS_BY[5])),
+    full=size(5000, 400),
+    quick=size(600, 16, "redrawn", players=(SUMS_BY[0], SUMS_BY[5])),
     claims=(
         all_of(
             "regret falls at each step of epsilon, of sums on redrawn and fixed arms and of fits "
             "on redrawn ones; that of fits on fixed arms from 0.2 to 1 and to 4",
-            [
-                *(falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")),
-                falling(rows(FITS_BY, "redrawn")),
-                falling(rows(FITS_BY[:5:2], "fixed")),
-            ],
+            *(falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")),
+            falling(rows(FITS_BY, "redrawn")),
+            falling(rows(FITS_BY[:5:2], "fixed")),
         ),
-        all_below(
+        all_of(
             "sums alone lose less than fits at every epsilon, on redrawn arms",
-            rows(SUMS_BY, "redrawn"),
-            rows(FITS_BY, "redrawn"),
+            *rows(SUMS_BY, "redrawn").below(rows(FITS_BY, "redrawn")),
         ),
         all_of(
             "sums at epsilon 1: at most 190 on redrawn arms; at epsilon 4 at most 75, and 110 on "
             "fixed ones",
-            [
-                at(SUMS_BY[2], "redrawn").at_most(190),
-                at(SUMS_BY[4], "redrawn").at_most(75),
-                at(SUMS_BY[4], "fixed").at_most(110),
-            ],
+            at(SUMS_BY[2], "redrawn").at_most(190),
+            at(SUMS_BY[4], "redrawn").at_most(75),
+            at(SUMS_BY[4], "fixed").at_most(110),
         ),
         at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
         at(SUMS_BY[5], "redrawn").p95_at_most(80, quick=True),
@@ -182,9 +173,7 @@ def _flatter(contexts: str) -> tuple[Setting, ...]:
 
 
 FLATTER, FIXED = _flatter("ball"), _flatter("fixed")
-UCB, GLOC, RS = OTHERS = tuple(
-    player(name, mode="theory") for name in ("glm-ucb", "gloc", "rs-glincb")
-)
+UCB, GLOC, RS = OTHERS = players("glm-ucb", "gloc", "rs-glincb", mode="theory")
 PRIVATE = (HIGH, FITS[1], EXPLORING)
 AS_PRINTED, GREEDY = player("glm@paper", trust="joint", epsilon=4.0), player("greedy")
 SWEEP = partial(
@@ -207,16 +196,16 @@ SWEEP(
     "with it, in units of the noisy matrix, regret grows by a third. Tuned widths of "
     "Algorithm 2 have no κ in them",
     settings=FLATTER,
-    full=Size(horizon=5000, replicates=50),
-    quick=Size(horizon=400, replicates=16, settings=("S=1", "S=4"), players=(HIGH,)),
+    full=size(5000, 50),
+    quick=size(400, 16, "S=1", "S=4", players=(HIGH,)),
     claims=(
         all_of(
             "methods with a factor κ degrade: at S=4 GLM-UCB loses three times what it loses at "
             "S=1, and GLOC ten times",
-            [
+            *(
                 at(bandit, "S=1").below(at(bandit, "S=4"), times=times)
                 for bandit, times in ((UCB, 0.33), (GLOC, 0.1))
-            ],
+            ),
         ).from_paper(
             "Section 8",
             "holds",
@@ -243,23 +232,24 @@ SWEEP(
         all_of(
             "private bandits do not: a flatter world costs sums at most a quarter more, fits at "
             "most half, and with Criterion I two thirds",
-            [
+            *(
                 at(bandit, flatter).below(at(bandit, world), times=times)
                 for bandit, times in zip(PRIVATE, (1.25, 1.5, 1.67), strict=True)
                 for world, flatter in itertools.combinations(names(FLATTER), 2)
-            ],
+            ),
         ),
         all_of(
             "each private bandit loses less than each non-private one at theory widths",
-            [
+            *(
                 at(bandit, row.world).below(row)
                 for bandit in PRIVATE
                 for row in rows(OTHERS, *names(FLATTER))
-            ],
+            ),
         ),
         all_of(
             "sums alone: at most 48 at S=1 and 32 at S=4",
-            [at(HIGH, "S=1").at_most(48), at(HIGH, "S=4").at_most(32)],
+            at(HIGH, "S=1").at_most(48),
+            at(HIGH, "S=4").at_most(32),
         ),
         at(HIGH, "S=4").below_uniform(times=0.12, quick=True),
         at(HIGH, "S=1").below_uniform(times=0.3, quick=True),
@@ -277,19 +267,17 @@ SWEEP(
     holds="sums alone do not degrade on fixed arms either, and lose less than greedy play, which "
     "has no privacy to pay for",
     settings=FIXED,
-    full=Size(horizon=5000, replicates=400),
-    quick=Size(horizon=800, replicates=16, settings=("S=4",), players=(HIGH,)),
+    full=size(5000, 400),
+    quick=size(800, 16, "S=4", players=(HIGH,)),
     claims=(
         all_of(
             "a flatter world costs sums alone at most a quarter more, and in each they lose less "
             "than greedy play without privacy and than each non-private bandit at theory widths",
-            [
-                *(
-                    at(HIGH, flatter).below(at(HIGH, world), times=1.25)
-                    for world, flatter in itertools.combinations(names(FIXED), 2)
-                ),
-                *(at(HIGH, row.world).below(row) for row in rows((GREEDY, *OTHERS), *names(FIXED))),
-            ],
+            *(
+                at(HIGH, flatter).below(at(HIGH, world), times=1.25)
+                for world, flatter in itertools.combinations(names(FIXED), 2)
+            ),
+            *rows((GREEDY, *OTHERS), *names(FIXED)).above(HIGH),
         ),
         at(HIGH, "S=4").below_uniform(times=0.15, quick=True),
     ),
@@ -326,55 +314,45 @@ enter(
     ),
     players=(STRICT, LOOSE, LEARNED, *ONCE, PAPER, SHUFFLED, MIDDLE, player("b-glincb")),
     delta=1e-4,
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=48, settings=("ball",), players=(PARENT, LOOSE, *ONCE)),
+    full=size(20_000, 100),
+    quick=size(2000, 48, "ball", players=(PARENT, LOOSE, *ONCE)),
     claims=(
         all_of(
             "Algorithm 1 at epsilon 1: at most 250 on redrawn and 340 on fixed arms, and more than "
             "its non-private parent; at epsilon 4 at most 200 and 260",
-            [
-                at(STRICT, "ball").at_most(250),
-                at(STRICT, "fixed").at_most(340),
-                at(LOOSE, "ball").at_most(200),
-                at(LOOSE, "fixed").at_most(260),
-                at(PARENT, "ball").below(at(STRICT, "ball")),
-            ],
+            at(STRICT, "ball").at_most(250),
+            at(STRICT, "fixed").at_most(340),
+            at(LOOSE, "ball").at_most(200),
+            at(LOOSE, "fixed").at_most(260),
+            at(PARENT, "ball").below(STRICT),
         ),
         all_of(
             "its design on sums alone loses less on redrawn arms at each epsilon; on fixed ones "
             "at most 340 at epsilon 1 and 260 at epsilon 4",
-            [
-                at(ONCE_STRICT, "ball").below(at(STRICT, "ball")),
-                at(ONCE_LOOSE, "ball").below(at(LOOSE, "ball")),
-                at(ONCE_STRICT, "fixed").at_most(340),
-                at(ONCE_LOOSE, "fixed").at_most(260),
-            ],
+            at(ONCE_STRICT, "ball").below(STRICT),
+            at(ONCE_LOOSE, "ball").below(LOOSE),
+            at(ONCE_STRICT, "fixed").at_most(340),
+            at(ONCE_LOOSE, "fixed").at_most(260),
         ),
         all_of(
             "on redrawn arms a learned design loses within a fifth of the user's own",
-            [
-                at(LEARNED, "ball").below(at(STRICT, "ball"), times=1.2),
-                at(STRICT, "ball").below(at(LEARNED, "ball"), times=1.2),
-            ],
+            at(LEARNED, "ball").below(STRICT, times=1.2),
+            at(STRICT, "ball").below(LEARNED, times=1.2),
         ),
         all_of(
             # Redrawn arms explore by themselves, so optimism needs no design there.
             "on redrawn arms glm loses less than Algorithm 1, and under joint trust less again",
-            [
-                at(SHUFFLED, "ball").below(at(STRICT, "ball")),
-                at(MIDDLE, "ball").below(at(SHUFFLED, "ball")),
-            ],
+            at(SHUFFLED, "ball").below(STRICT),
+            at(MIDDLE, "ball").below(SHUFFLED),
         ),
-        all_below(
+        all_of(
             "Algorithm 1 as printed, at tuned widths, loses three times what the repaired one does",
-            rows([LOOSE], "ball", "fixed"),
-            rows([PAPER], "ball", "fixed"),
-            times=0.33,
+            *rows([LOOSE], "ball", "fixed").below(rows([PAPER], "ball", "fixed"), times=0.33),
         ),
         at(LOOSE, "ball").below_uniform(times=0.14, quick=True),
         at(ONCE_STRICT, "ball").below_uniform(times=0.14, quick=True),
-        at(ONCE_LOOSE, "ball").below(at(LOOSE, "ball"), quick=True),
-        at(LOOSE, "ball").below(at(PARENT, "ball"), times=1.15, quick=True),
+        at(ONCE_LOOSE, "ball").below(LOOSE, quick=True),
+        at(LOOSE, "ball").below(PARENT, times=1.15, quick=True),
         falling(rows(ONCE, "ball"), quick=True),
     ),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kerchief.comparison.players import player
 from kerchief.papers.catalogue.glm import EXPLORING, FITS, OURS
-from kerchief.papers.catalogue.worlds import by_contexts
-from kerchief.papers.claims import Claim, Finding, Results, Row, all_below, all_of, at, rows
-from kerchief.papers.experiment import Size, enter
+from kerchief.papers.catalogue.worlds import by_contexts, players, size
+from kerchief.papers.claims import Claim, Finding, Results, Row, all_of, at, rows
+from kerchief.papers.experiment import enter
 
 __all__: list[str] = []
 
@@ -40,54 +40,45 @@ enter(
         players={BLIND: (MIDDLE, HIGH, *FITS, EXPLORING)},
     ),
     players=(MIDDLE, HIGH, *FITS, EXPLORING, SAMPLED, PROVED),
-    full=Size(horizon=5000, replicates=100),
-    quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1], EXPLORING)),
+    full=size(5000, 100),
+    quick=size(600, 24, players=(HIGH, FITS[1], EXPLORING)),
     claims=(
         all_of(
             "against the adversary that foresees the choice sums lose at most 200 at epsilon 4 and "
             "500 at epsilon 1, where sampling loses less than optimism",
-            [
-                at(HIGH, SEEING).at_most(200),
-                at(MIDDLE, SEEING).at_most(500),
-                at(SAMPLED, SEEING).below(at(MIDDLE, SEEING)),
-            ],
+            at(HIGH, SEEING).at_most(200),
+            at(MIDDLE, SEEING).at_most(500),
+            at(SAMPLED, SEEING).below(MIDDLE),
         ),
         all_of(
             "without privacy greedy play loses more than twice what optimism loses there, and "
             "widths of the theorem, with privacy, half of what uniform play loses at least",
-            [
-                at(FREE, SEEING).below(at(GREEDY, SEEING), times=0.5),
-                at(UNIFORM, SEEING).below(at(PROVED, SEEING), times=2.0),
-            ],
+            at(FREE, SEEING).below(GREEDY, times=0.5),
+            at(UNIFORM, SEEING).below(PROVED, times=2.0),
         ),
-        all_below(
+        all_of(
             "fits, between which the model stands still, lose more than sums alone",
-            [at(HIGH, BLIND), at(HIGH, SEEING), at(MIDDLE, SEEING)],
-            [at(FITS[1], BLIND), at(FITS[1], SEEING), at(FITS[0], SEEING)],
+            *rows([HIGH], BLIND, SEEING).below(FITS[1]),
+            at(MIDDLE, SEEING).below(FITS[0]),
         ),
         all_of(
             "at epsilon 4 Criterion I costs half again and more on starved contexts, and at most a "
             "fifth against the adversary that foresees the choice",
-            [
-                at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.6),
-                at(EXPLORING, SEEING).below(at(FITS[1], SEEING), times=1.2),
-            ],
+            at(FITS[1], BLIND).below(EXPLORING, times=0.6),
+            at(EXPLORING, SEEING).below(FITS[1], times=1.2),
         ),
         at(HIGH, SEEING).below_uniform(times=0.22, quick=True),
-        at(HIGH, SEEING).below(at(FITS[1], SEEING), quick=True),
-        at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.7, quick=True),
+        at(HIGH, SEEING).below(FITS[1], quick=True),
+        at(FITS[1], BLIND).below(EXPLORING, times=0.7, quick=True),
         at(HIGH, BLIND).below(at(HIGH, SEEING), times=0.4, quick=True),
     ),
 )
 
 # When to fit again: a direction that has grown, or the volume, which noise makes non-monotone.
-WAYS = DIRECTION, VOLUME = tuple(
-    player(name, trust="joint", epsilon=1.0, factor=2.0) for name in ("glm-rare", "glm-rare-volume")
+WAYS = DIRECTION, VOLUME = players(
+    "glm-rare", "glm-rare-volume", trust="joint", epsilon=1.0, factor=2.0
 )
-BARE = tuple(
-    player(name, trust="joint", epsilon=1.0, factor=2.0, damping=0.0)
-    for name in ("glm-rare", "glm-rare-volume")
-)
+BARE = players("glm-rare", "glm-rare-volume", trust="joint", epsilon=1.0, factor=2.0, damping=0.0)
 
 
 def _claim_fits(row: Row, smallest: float, largest: float, *, quick: bool = False) -> Claim:
@@ -115,31 +106,28 @@ enter(
     "some rounds, while the volume rule waits for a positive matrix and loses a tenth",
     settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
     players=(*WAYS, *BARE),
-    full=Size(horizon=5000, replicates=100),
-    quick=Size(horizon=800, replicates=32, settings=("ball",), players=(*WAYS, *BARE)),
+    full=size(5000, 100),
+    quick=size(800, 32, "ball", players=(*WAYS, *BARE)),
     claims=(
         all_of(
             "with the ridge that noise needs neither loses half again on redrawn arms",
-            [
-                at(DIRECTION, "ball").below(at(VOLUME, "ball"), times=1.5),
-                at(VOLUME, "ball").below(at(DIRECTION, "ball"), times=1.5),
-            ],
+            at(DIRECTION, "ball").below(VOLUME, times=1.5),
+            at(VOLUME, "ball").below(DIRECTION, times=1.5),
         ),
         all_of(
             "directional growth makes fewer fits: 4 to 5.5 against 6 to 8",
-            [_claim_fits(at(DIRECTION, "ball"), 4, 5.5), _claim_fits(at(VOLUME, "ball"), 6, 8)],
+            _claim_fits(at(DIRECTION, "ball"), 4, 5.5),
+            _claim_fits(at(VOLUME, "ball"), 6, 8),
         ),
-        all_below(
+        all_of(
             "without it the directional rule loses three times what the volume rule loses",
-            rows(BARE[1:], "ball", "fixed"),
-            rows(BARE[:1], "ball", "fixed"),
-            times=0.33,
+            *rows(BARE[1:], "ball", "fixed").below(rows(BARE[:1], "ball", "fixed"), times=0.33),
         ),
-        at(BARE[1], "ball").below(at(BARE[0], "ball"), times=0.9, quick=True),
+        at(BARE[1], "ball").below(BARE[0], times=0.9, quick=True),
         _claim_fits(at(BARE[0], "ball"), 9, 12, quick=True),
         all_of(
             "with the ridge both are far from uniform play",
-            [row.below_uniform(times=0.6) for row in rows(WAYS, "ball")],
+            *rows(WAYS, "ball").below_uniform(times=0.6),
             quick=True,
         ),
     ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kerchief.comparison.players import ladder, player
-from kerchief.papers.catalogue.worlds import by_contexts
-from kerchief.papers.claims import all_below, all_of, at, each_at_most, falling, rows
-from kerchief.papers.experiment import Size, enter
+from kerchief.papers.catalogue.worlds import by_contexts, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import enter
 
 EPSILONS = (0.2, 1.0, 10.0)
 UNIFORM, PARENT = player("uniform"), player("linucb")
@@ -36,53 +36,40 @@ enter(
         players={"ball": (CURATED, CENTRAL, SHUFFLE, LOCAL, *BATCHED[:2])},
     ),
     players=(CURATED, CENTRAL, SHUFFLE, LOCAL, *BATCHED),
-    full=Size(horizon=10_000, replicates=100),
-    quick=Size(
-        horizon=1000,
-        replicates=24,
-        settings=("ball",),
-        players=(PARENT, CURATED, CENTRAL, LOCAL),
-    ),
+    full=size(10_000, 100),
+    quick=size(1000, 24, "ball", players=(PARENT, CURATED, CENTRAL, LOCAL)),
     claims=(
         all_of(
             "on fixed arms regret falls from local to joint trust and to none, and optimism in "
             "batches, which plays one arm for long, loses at most 1.3 times what local trust loses",
-            [
-                falling(rows((LOCAL, CURATED, PARENT), "fixed")),
-                at(CENTRAL, "fixed").below(at(LOCAL, "fixed"), times=1.3, errors=2),
-            ],
+            falling(rows((LOCAL, CURATED, PARENT), "fixed")),
+            at(CENTRAL, "fixed").below(LOCAL, times=1.3, errors=2),
         ),
         # Coins are as good as a curator's noise, so the order is one up to errors.
         all_of(
             "coins are as good as a curator's noise, up to errors",
-            [
-                at(CENTRAL, "ball").below(at(SHUFFLE, "ball"), times=1.2),
-                at(SHUFFLE, "ball").below(at(LOCAL, "ball"), times=0.25),
-                at(BATCHED[0], "fixed").below(at(BATCHED[1], "fixed"), times=2),
-            ],
+            at(CENTRAL, "ball").below(SHUFFLE, times=1.2),
+            at(SHUFFLE, "ball").below(LOCAL, times=0.25),
+            at(BATCHED[0], "fixed").below(BATCHED[1], times=2),
         ),
         all_of(
             "behind a shuffler elimination loses less than optimism and less than local trust",
-            [
-                at(BATCHED[1], "fixed").below(at(BATCHED[2], "fixed"), times=0.5),
-                at(BATCHED[1], "fixed").below(at(SHUFFLE, "fixed")),
-            ],
+            at(BATCHED[1], "fixed").below(BATCHED[2], times=0.5),
+            at(BATCHED[1], "fixed").below(SHUFFLE),
         ),
         all_of(
             "optimism keeps these bounds, and under joint trust loses less than 1.35 times what it "
             "loses under central trust, on redrawn arms",
-            [
-                at(CURATED, "ball").below(at(CENTRAL, "ball"), times=1.35),
-                at(SHUFFLE, "ball").at_most(450),
-                at(CURATED, "ball").at_most(450),
-                at(CURATED, "fixed").at_most(600),
-            ],
+            at(CURATED, "ball").below(CENTRAL, times=1.35),
+            at(SHUFFLE, "ball").at_most(450),
+            at(CURATED, "ball").at_most(450),
+            at(CURATED, "fixed").at_most(600),
         ),
         # Redrawn arms explore by themselves: there, joint and central are too close to order.
         falling(rows((LOCAL, CENTRAL, PARENT), "ball"), quick=True),
-        at(CURATED, "ball").below(at(LOCAL, "ball"), times=0.9, quick=True),
-        at(PARENT, "ball").below(at(CURATED, "ball"), times=0.6, quick=True),
-        at(PARENT, "ball").below(at(CENTRAL, "ball"), times=0.6, quick=True),
+        at(CURATED, "ball").below(LOCAL, times=0.9, quick=True),
+        at(PARENT, "ball").below(CURATED, times=0.6, quick=True),
+        at(PARENT, "ball").below(CENTRAL, times=0.6, quick=True),
     ),
     panels=("rounds",),
 )
@@ -102,21 +89,18 @@ enter(
     "of uniform play, and at 0.2 below three tenths.",
     settings=by_contexts("intercept", "fixed", dim=5, arms=100),
     players=JOINT,
-    full=Size(horizon=20_000, replicates=200),
-    quick=Size(horizon=1000, replicates=16, settings=("intercept",), players=(PARENT, *JOINT)),
+    full=size(20_000, 200),
+    quick=size(1000, 16, "intercept", players=(PARENT, *JOINT)),
     claims=(
-        all_of(
-            "regret keeps these bounds",
-            each_at_most(rows(JOINT, "intercept"), (2600, 820, 150)),
-        ),
+        all_of("regret keeps these bounds", *rows(JOINT, "intercept").at_most((2600, 820, 150))),
         all_of(
             "every private row stays below uniform play",
-            [row.below_uniform() for row in rows(JOINT, "intercept", "fixed")],
+            *rows(JOINT, "intercept", "fixed").below_uniform(),
         ),
         falling(rows(JOINT, "fixed")),
         # Privacy has a cost at epsilon 10, and a bounded one.
-        at(PARENT, "intercept").below(at(JOINT[2], "intercept"), times=0.6, quick=True),
-        at(JOINT[2], "intercept").below(at(PARENT, "intercept"), times=7, quick=True),
+        at(PARENT, "intercept").below(JOINT[2], times=0.6, quick=True),
+        at(JOINT[2], "intercept").below(PARENT, times=7, quick=True),
         falling(rows(JOINT, "intercept"), quick=True),
     ),
 )
@@ -139,36 +123,33 @@ enter(
         "intercept", "fixed", dim=5, arms=100, players={"intercept": (*OPTIMISM, DESIGN[1])}
     ),
     players=(*OPTIMISM, *DESIGN),
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=1500, replicates=16, settings=("intercept",), players=(PARENT, *OPTIMISM)),
+    full=size(20_000, 100),
+    quick=size(1500, 16, "intercept", players=(PARENT, *OPTIMISM)),
     claims=(
         all_of(
             "both keep these bounds",
-            [
-                *each_at_most(rows(OPTIMISM, "intercept"), (2300, 540, 210)),
-                *each_at_most(rows(DESIGN, "fixed"), (4600, 1080, 450)),
-            ],
+            *rows(OPTIMISM, "intercept").at_most((2300, 540, 210)),
+            *rows(DESIGN, "fixed").at_most((4600, 1080, 450)),
         ),
         falling(rows(DESIGN, "fixed")),
-        all_below(
+        all_of(
             "on fixed arms elimination loses less than optimism, at epsilon 1 and 10",
-            rows(DESIGN[1:], "fixed"),
-            rows(OPTIMISM[1:], "fixed"),
+            *rows(DESIGN[1:], "fixed").below(rows(OPTIMISM[1:], "fixed")),
         ),
         all_of(
             "every private row stays below uniform play",
-            [
+            *(
                 row.below_uniform()
                 for row in (
                     *rows((*OPTIMISM, DESIGN[1]), "intercept"),
                     *rows((*OPTIMISM, *DESIGN), "fixed"),
                 )
-            ],
+            ),
         ),
         falling(rows(OPTIMISM, "intercept"), errors=2.0, quick=True),
-        at(OPTIMISM[2], "intercept").below(at(OPTIMISM[0], "intercept"), times=0.4, quick=True),
-        at(PARENT, "intercept").below(at(OPTIMISM[2], "intercept"), times=0.7, quick=True),
-        at(OPTIMISM[2], "intercept").below(at(PARENT, "intercept"), times=7, quick=True),
+        at(OPTIMISM[2], "intercept").below(OPTIMISM[0], times=0.4, quick=True),
+        at(PARENT, "intercept").below(OPTIMISM[2], times=0.7, quick=True),
+        at(OPTIMISM[2], "intercept").below(PARENT, times=7, quick=True),
     ),
 )
 
@@ -190,31 +171,25 @@ enter(
     "the published constants nothing is learned.",
     settings=by_contexts("ball", "fixed", dim=5, arms=20, players={"fixed": (CURATOR, COINS)}),
     players=(CURATOR, COINS, BITS, THEOREM),
-    full=Size(horizon=10_000, replicates=100),
-    quick=Size(
-        horizon=1500,
-        replicates=24,
-        settings=("ball",),
-        players=(CLEAR, CURATOR, COINS, THEOREM),
-    ),
+    full=size(10_000, 100),
+    quick=size(1500, 24, "ball", players=(CLEAR, CURATOR, COINS, THEOREM)),
     claims=(
         all_of(
             "coins and a curator's noise are alike, and bits no better",
-            [
-                at(CURATOR, "ball").below(at(COINS, "ball"), times=1.15),
-                at(COINS, "ball").below(at(CURATOR, "ball"), times=1.25),
-                at(COINS, "ball").below(at(BITS, "ball"), times=1.1),
-            ],
+            at(CURATOR, "ball").below(COINS, times=1.15),
+            at(COINS, "ball").below(CURATOR, times=1.25),
+            at(COINS, "ball").below(BITS, times=1.1),
         ),
         all_of(
             "coins keep these bounds",
-            [at(COINS, "ball").at_most(550), at(COINS, "fixed").at_most(800)],
+            at(COINS, "ball").at_most(550),
+            at(COINS, "fixed").at_most(800),
         ),
         # The published constants leave nothing to learn from.
-        at(UNIFORM, "ball").below(at(THEOREM, "ball"), times=1.25, quick=True),
-        at(COINS, "ball").below(at(THEOREM, "ball"), times=0.75, quick=True),
-        at(CURATOR, "ball").below(at(CLEAR, "ball"), times=2.2, quick=True),
-        at(COINS, "ball").below(at(CURATOR, "ball"), times=1.35, quick=True),
+        at(UNIFORM, "ball").below(THEOREM, times=1.25, quick=True),
+        at(COINS, "ball").below(THEOREM, times=0.75, quick=True),
+        at(CURATOR, "ball").below(CLEAR, times=2.2, quick=True),
+        at(COINS, "ball").below(CURATOR, times=1.35, quick=True),
     ),
     panels=("rounds",),
 )

@@ -7,9 +7,9 @@ from functools import partial
 
 from kerchief.comparison.players import ladder, player
 from kerchief.environments.worlds import make_environment
-from kerchief.papers.catalogue.worlds import by_contexts
-from kerchief.papers.claims import all_below, all_of, at, each_at_most, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import by_contexts, players, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 from kerchief.privacy.printed import printed_epsilon
 
 EPSILONS = (0.2, 1.0, 10.0)
@@ -37,43 +37,31 @@ enter(
     "not equal: rows with normal noise have a delta of 1e-5, all others none, which is more.",
     settings=by_contexts(*WORLDS, dim=5, arms=100, players={"fixed": (*NORMAL, *BEST, *PAIRS)}),
     players=(*NORMAL, *BEST, *PAIRS, WIDE),
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(
-        horizon=2000,
-        replicates=24,
-        settings=("intercept",),
-        players=(*PAIRS[1:], BEST[2], WIDE),
-    ),
+    full=size(20_000, 100),
+    quick=size(2000, 24, "intercept", players=(*PAIRS[1:], BEST[2], WIDE)),
     claims=(
         all_of(
             "the best randomizer and pairs stay within these bounds",
-            [
-                *each_at_most(rows(BEST, "intercept"), (8000, 4500, 1200), errors=1.0),
-                at(PAIRS[2], "intercept").at_most(400),
-            ],
+            *rows(BEST, "intercept").at_most((8000, 4500, 1200), errors=1.0),
+            at(PAIRS[2], "intercept").at_most(400),
         ),
         all_of(
             "regret falls as epsilon grows, with normal noise and with the best randomizer",
-            [falling(rows(group, "intercept")) for group in (NORMAL, BEST)],
+            *(falling(rows(group, "intercept")) for group in (NORMAL, BEST)),
         ),
-        all_below(
+        all_of(
             "the best randomizer loses less than normal noise, at epsilon 1 and 10",
-            rows(BEST[1:], "intercept"),
-            rows(NORMAL[1:], "intercept"),
-            errors=2.0,
+            *rows(BEST[1:], "intercept").below(rows(NORMAL[1:], "intercept"), errors=2.0),
         ),
         all_of(
             "nobody does worse than 1.15 times uniform play, two errors included",
-            [
-                row.below_uniform(times=1.15, errors=2.0)
-                for row in rows((*NORMAL, *BEST, *PAIRS), *WORLDS)
-            ],
+            *rows((*NORMAL, *BEST, *PAIRS), *WORLDS).below_uniform(times=1.15, errors=2.0),
         ),
         falling(rows(PAIRS[1:], "intercept"), quick=True),
-        at(PAIRS[2], "intercept").below(at(BEST[2], "intercept"), times=0.75, quick=True),
+        at(PAIRS[2], "intercept").below(BEST[2], times=0.75, quick=True),
         # With the printed width nothing is learned, at the largest epsilon either.
-        at(UNIFORM, "intercept").below(at(WIDE, "intercept"), times=1.25, quick=True),
-        at(PAIRS[2], "intercept").below(at(WIDE, "intercept"), times=0.3, quick=True),
+        at(UNIFORM, "intercept").below(WIDE, times=1.25, quick=True),
+        at(PAIRS[2], "intercept").below(WIDE, times=0.3, quick=True),
     ),
 )
 
@@ -89,12 +77,13 @@ SHUFFLE, JOINT = (ladder("linucb", trust, EPSILONS) for trust in ("shuffle", "jo
 MALERS = *_, MALER = ladder("online-linucb-maler", "local", EPSILONS)
 ONLINES = (ONLINE, MALERS)
 # Where descent learns anything.
-ANYTIME, COMBINER = (
-    player(name, trust="local", epsilon=10.0) for name in ("online-linucb-anytime", "combiner")
-)
-AS_PRINTED = tuple(
-    player(name, trust="local", epsilon=10.0)
-    for name in ("online-linucb@paper", "online-linucb-anytime@paper", "combiner@paper")
+ANYTIME, COMBINER = players("online-linucb-anytime", "combiner", trust="local", epsilon=10.0)
+AS_PRINTED = players(
+    "online-linucb@paper",
+    "online-linucb-anytime@paper",
+    "combiner@paper",
+    trust="local",
+    epsilon=10.0,
 )
 # What the noise printed for epsilon 1 and 10 really spends, for rewards in [0, 1] and arms that are
 # √2 apart; that for 0.2 is so large that nothing is spent beyond delta.
@@ -126,27 +115,25 @@ _FIGURE_ONE = (
     all_of(
         "on redrawn arms, with the noise printed for 10, it loses less than 0.7 of what the others "
         "with published widths do at 10",
-        [
-            at(PRINTED[1], "intercept").below(at(wide, "intercept"), times=0.7)
+        *(
+            at(PRINTED[1], "intercept").below(wide, times=0.7)
             for wide in (LDP_WIDE, SDP_WIDE, JDP_WIDE[1])
-        ],
+        ),
     ).from_paper(
-        "Figure 1(c)",
-        "holds",
-        figures="810 ± 45, 100 runs, against 1613 ± 7 and more, 40 runs",
+        "Figure 1(c)", "holds", figures="810 ± 45, 100 runs, against 1613 ± 7 and more, 40 runs"
     ),
     all_of(
         f"{_EQUAL} 10 it loses less than 0.75 of what locally private LinUCB does",
-        [
-            at(online, world).below(at(BEST[2], world), times=0.75)
+        *(
+            at(online, world).below(BEST[2], times=0.75)
             for world in FIGURE
             for online in (ONLINE[2], MALER)
-        ],
+        ),
     ).from_paper(
         "Figure 1(c)", "holds", figures="395 ± 5 against 832 ± 13 on fixed arms, 400 runs"
     ),
     at(ONLINE[2], "fixed-intercept")
-    .below(at(SHUFFLE[2], "fixed-intercept"))
+    .below(SHUFFLE[2])
     .from_paper(
         "Figure 1(c)",
         "holds",
@@ -154,7 +141,7 @@ _FIGURE_ONE = (
         sentence=f"{_EQUAL} 10 it loses less than shuffled LinUCB on fixed arms",
     ),
     at(ONLINE[2], "intercept")
-    .below(at(SHUFFLE[2], "intercept"))
+    .below(SHUFFLE[2])
     .from_paper(
         "Figure 1(c)",
         "does not hold here",
@@ -163,14 +150,14 @@ _FIGURE_ONE = (
     ),
     all_of(
         f"{_EQUAL} 10 it loses less than jointly private LinUCB",
-        [at(ONLINE[2], world).below(at(JOINT[2], world)) for world in FIGURE],
+        *(at(ONLINE[2], world).below(JOINT[2]) for world in FIGURE),
     ).from_paper(
         "Figure 1(c)",
         "does not hold here",
         figures="302 ± 5 against 89 ± 1 and on fixed arms 395 ± 5 against 171 ± 1, 400 runs",
     ),
     at(PRINTED[0], "fixed-intercept")
-    .below(at(JDP_WIDE[0], "fixed-intercept"))
+    .below(JDP_WIDE[0])
     .from_paper(
         "Figure 1(b)",
         "does not hold here",
@@ -181,7 +168,7 @@ _FIGURE_ONE = (
     *(
         all_of(
             f"{_EQUAL} 1 it loses less than {adjective} LinUCB",
-            [at(ONLINE[1], world).below(at(baseline[1], world)) for world in FIGURE],
+            *(at(ONLINE[1], world).below(baseline[1]) for world in FIGURE),
         ).from_paper(
             "Figure 1(b)",
             "does not hold here",
@@ -197,7 +184,7 @@ _FIGURE_ONE = (
     # The noise printed for 0.2 is larger than what this epsilon needs.
     all_of(
         f"{_EQUAL} 0.2 it loses less than locally private LinUCB",
-        [at(online[0], world).below(at(BEST[0], world)) for world in FIGURE for online in ONLINES],
+        *(at(online[0], world).below(BEST[0]) for world in FIGURE for online in ONLINES),
     ).from_paper(
         "Figure 1(a)",
         "does not hold here",
@@ -206,11 +193,11 @@ _FIGURE_ONE = (
     ),
     all_of(
         f"{_EQUAL} 0.2 it loses at most a quarter more than shuffled LinUCB",
-        [
-            at(online[0], world).below(at(SHUFFLE[0], world), times=1.25)
+        *(
+            at(online[0], world).below(SHUFFLE[0], times=1.25)
             for world in FIGURE
             for online in ONLINES
-        ],
+        ),
     ).from_paper(
         "Figure 1(a)",
         "does not hold here",
@@ -219,7 +206,7 @@ _FIGURE_ONE = (
     ),
     all_of(
         f"{_EQUAL} 10 gradient descent loses at most a tenth more than Maler",
-        [at(ONLINE[2], world).below(at(MALER, world), times=1.1) for world in FIGURE],
+        *(at(ONLINE[2], world).below(MALER, times=1.1) for world in FIGURE),
     ).from_paper(
         "Section 5",
         "does not hold here",
@@ -258,28 +245,21 @@ enter(
     ),
     players=PRIVATE,
     delta=DELTA,
-    full=Size(horizon=20_000, replicates=100, players=(*PARENTS, *PRIVATE)),
-    quick=Size(
-        horizon=2000,
-        replicates=32,
-        settings=("fixed-intercept",),
-        players=(ONLINE[2], PAIRS[2], BEST[2], *JOINT, *JDP_WIDE),
+    full=size(20_000, 100, players=(*PARENTS, *PRIVATE)),
+    quick=size(
+        2000, 32, "fixed-intercept", players=(ONLINE[2], PAIRS[2], BEST[2], *JOINT, *JDP_WIDE)
     ),
     claims=(
         *_FIGURE_ONE,
-        all_below(
+        all_of(
             "on fixed arms the printed constants of Algorithms 1, 2 and 9 lose over two thirds of "
             "uniform play",
-            [at(UNIFORM, "fixed-intercept") for _ in AS_PRINTED],
-            rows(AS_PRINTED, "fixed-intercept"),
-            times=1.5,
+            *rows(AS_PRINTED, "fixed-intercept").above(UNIFORM, times=1.5),
         ),
         falling(rows(ONLINE, "intercept"), errors=2.0),
-        at(JOINT[2], "fixed-intercept").below(
-            at(ONLINE[2], "fixed-intercept"), times=0.9, quick=True
-        ),
-        at(PAIRS[2], "fixed-intercept").below(at(BEST[2], "fixed-intercept"), quick=True),
-        at(ONLINE[2], "fixed-intercept").below(at(JDP_WIDE[1], "fixed-intercept"), quick=True),
+        at(JOINT[2], "fixed-intercept").below(ONLINE[2], times=0.9, quick=True),
+        at(PAIRS[2], "fixed-intercept").below(BEST[2], quick=True),
+        at(ONLINE[2], "fixed-intercept").below(JDP_WIDE[1], quick=True),
         falling(rows(JOINT, "fixed-intercept"), errors=2.0, quick=True),
         falling(rows((JDP_WIDE[1], JOINT[2]), "fixed-intercept"), quick=True),
         at(JDP_WIDE[0], "fixed-intercept").below_uniform(times=0.95, quick=True),
@@ -316,30 +296,30 @@ enter(
         ),
     ),
     players=(*GREEDY, *SUMS, *DESCENT, PAPER),
-    full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=32, settings=("d=3",), players=(*GREEDY, *SUMS)),
+    full=size(20_000, 100),
+    quick=size(2000, 32, "d=3", players=(*GREEDY, *SUMS)),
     claims=(
         all_of(
             "short reports lose at most 1220, 480 and 220 for d=3, and 1420, 990 and 560 for d=5",
-            [
+            *(
                 claim
                 for world, bounds in BOUNDS.items()
-                for claim in each_at_most(rows(GREEDY, world), bounds)
-            ],
+                for claim in rows(GREEDY, world).at_most(bounds)
+            ),
         ),
         all_of(
             "regret falls as epsilon grows, for each of them",
-            [falling(rows(group, "d=3")) for group in GLM],
+            *(falling(rows(group, "d=3")) for group in GLM),
         ),
         all_of(
             "as published it loses at least three times as much, at epsilon 10",
-            [at(steps[2], "d=3").below(at(PAPER, "d=3"), times=1 / 3) for steps in GLM],
+            *(at(steps[2], "d=3").below(PAPER, times=1 / 3) for steps in GLM),
         ),
         # A report of gradients alone rests on contexts that vary.
-        at(SUMS[2], "fixed, d=3").below(at(GREEDY[2], "fixed, d=3")),
+        at(SUMS[2], "fixed, d=3").below(GREEDY[2]),
         *(falling(rows(group[::2], "d=3"), errors=2.0, quick=True) for group in (GREEDY, SUMS)),
         *(
-            at(short, "d=3").below(at(sums, "d=3"), errors=2.0, quick=True)
+            at(short, "d=3").below(sums, errors=2.0, quick=True)
             for short, sums in zip(GREEDY[1:], SUMS[:2], strict=True)
         ),
     ),

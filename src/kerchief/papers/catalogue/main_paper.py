@@ -13,21 +13,17 @@ from functools import partial
 from kerchief.comparison.players import Key, Player, ladder, player
 from kerchief.environments.recorded import table_two
 from kerchief.environments.worlds import make_environment
-from kerchief.papers.catalogue.worlds import by_number, names
-from kerchief.papers.claims import all_below, all_of, at, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import by_number, names, players, size
+from kerchief.papers.claims import all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 
-RS, GLOC, UCB, ECOLOG = (
-    player(name, mode="theory") for name in ("rs-glincb", "gloc", "glm-ucb", "ecolog")
-)
+RS, GLOC, UCB, ECOLOG = players("rs-glincb", "gloc", "glm-ucb", "ecolog", mode="theory")
 GREEDY = player("greedy")
 
 CODE, PAPER, OURS = (
     ladder(name, "joint", (4.0, 6.0, 8.0)) for name in ("glm@author-code", "glm@paper", "glm")
 )
-FITS, EXPLORING = (
-    player(name, trust="joint", epsilon=4.0) for name in ("glm-rare", "glm-rare-explore")
-)
+FITS, EXPLORING = players("glm-rare", "glm-rare-explore", trust="joint", epsilon=4.0)
 BASELINES = (player("rs-glincb"), GLOC, UCB, player("linucb"))
 RADII = (2.0, 2.5, 3.0)
 TABLE = by_number("S", RADII, lambda radius: table_two(radius=radius))
@@ -84,12 +80,12 @@ enter(
     settings=(*TABLE, *FIXED),
     players=(*CODE, *PAPER, *OURS, FITS, EXPLORING, RS, *BASELINES),
     delta=0.02,
-    full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=2000, replicates=8, settings=("S=2",), players=(CODE[0], OURS[0], OURS[2])),
+    full=size(5000, 200),
+    quick=size(2000, 8, "S=2", players=(CODE[0], OURS[0], OURS[2])),
     claims=(
         all_of(
             "Private-GLM by the author's code loses what is printed, within 10 %",
-            [row.within(PRINTED[row], share=0.1) for row in rows(CODE, *WORLDS)],
+            *(row.within(PRINTED[row], share=0.1) for row in rows(CODE, *WORLDS)),
         ).from_paper(
             "Table 2",
             "holds",
@@ -98,11 +94,11 @@ enter(
         ),
         all_of(
             "GLOC and GLM-UCB lose what is printed, within 10 %",
-            [row.within(PRINTED[row], share=0.1) for row in rows([GLOC, UCB], *WORLDS)],
+            *(row.within(PRINTED[row], share=0.1) for row in rows([GLOC, UCB], *WORLDS)),
         ).from_paper("Table 2", "holds", figures=_GLOC_AND_UCB_FIGURES),
         all_of(
             "RS-GLinCB loses what is printed, within 10 %",
-            [row.within(PRINTED[row], share=0.1) for row in rows([RS], *WORLDS)],
+            *(row.within(PRINTED[row], share=0.1) for row in rows([RS], *WORLDS)),
         ).from_paper(
             "Table 2",
             "does not hold here",
@@ -111,15 +107,13 @@ enter(
         all_of(
             "bandits with κ in their bounds degrade: from S=2 to 3 GLM-UCB loses half as much "
             "again and GLOC three times as much",
-            [
-                at(UCB, "S=2").below(at(UCB, "S=3"), times=1 / 1.5),
-                at(GLOC, "S=2").below(at(GLOC, "S=3"), times=1 / 3),
-            ],
+            at(UCB, "S=2").below(at(UCB, "S=3"), times=1 / 1.5),
+            at(GLOC, "S=2").below(at(GLOC, "S=3"), times=1 / 3),
         ).from_paper("Section 8", "holds", figures=_GLOC_AND_UCB_FIGURES),
         all_of(
             "Private-GLM by the author's code and RS-GLinCB are stable: at S=3 at most a quarter "
             "more than at S=2",
-            [at(bandit, "S=3").below(at(bandit, "S=2"), times=1.25) for bandit in (*CODE, RS)],
+            *(at(bandit, "S=3").below(at(bandit, "S=2"), times=1.25) for bandit in (*CODE, RS)),
         ).from_paper(
             "Section 8",
             "holds",
@@ -128,44 +122,35 @@ enter(
         all_of(
             "the gap between Private-GLM by the author's code and RS-GLinCB narrows at each step "
             "of epsilon",
-            [falling(rows(CODE, world)) for world in WORLDS],
+            *(falling(rows(CODE, world)) for world in WORLDS),
         ).from_paper("Section 8", "holds", figures="676, 514 and 436 at S=2, each ± 2, 400 runs"),
-        all_below(
+        all_of(
             "Algorithm 2 as printed loses less than four fifths of what the author's code loses",
-            rows(PAPER, *WORLDS),
-            rows(CODE, *WORLDS),
-            times=0.8,
+            *rows(PAPER, *WORLDS).below(rows(CODE, *WORLDS), times=0.8),
         ),
         all_of(
             "at equal promise sums alone lose less than a tenth of what the author's code loses, "
             "and at most 45 at epsilon 4; so does Algorithm 2 repaired, with Criterion I less than "
             "a sixth",
-            [
-                *(at(sums, row.world).below(row, times=0.1) for sums, row in _SUMS_AND_CODE),
-                *(at(FITS, w).below(at(CODE[0], w), times=0.1) for w in WORLDS),
-                *(at(EXPLORING, w).below(at(CODE[0], w), times=1 / 6) for w in WORLDS),
-                *(row.at_most(45) for row in rows(OURS[:1], *WORLDS)),
-            ],
+            *(at(sums, row.world).below(row, times=0.1) for sums, row in _SUMS_AND_CODE),
+            *(at(FITS, w).below(CODE[0], times=0.1) for w in WORLDS),
+            *(at(EXPLORING, w).below(CODE[0], times=1 / 6) for w in WORLDS),
+            *(row.at_most(45) for row in rows(OURS[:1], *WORLDS)),
         ),
         all_of(
             "the paper's arms explore by themselves: greedy play loses less than the author's "
             "code, Algorithm 2 and every non-private bandit at published widths",
-            [
-                at(GREEDY, row.world).below(row)
-                for row in rows((*CODE, *PAPER, FITS, EXPLORING, RS, GLOC, UCB), *WORLDS)
-            ],
+            *rows((*CODE, *PAPER, FITS, EXPLORING, RS, GLOC, UCB), *WORLDS).above(GREEDY),
         ),
         all_of(
             "on fixed arms sums alone at epsilon 4 lose less than a third of what greedy play "
             "loses, and Algorithm 2 repaired less than greedy play",
-            [
-                *(at(OURS[0], w).below(at(GREEDY, w), times=1 / 3) for w in FIXED_WORLDS),
-                *(at(FITS, w).below(at(GREEDY, w)) for w in FIXED_WORLDS),
-                *(at(EXPLORING, w).below(at(GREEDY, w)) for w in FIXED_WORLDS),
-            ],
+            *(at(OURS[0], w).below(GREEDY, times=1 / 3) for w in FIXED_WORLDS),
+            *(at(FITS, w).below(GREEDY) for w in FIXED_WORLDS),
+            *(at(EXPLORING, w).below(GREEDY) for w in FIXED_WORLDS),
         ),
-        at(OURS[0], "S=2").below(at(CODE[0], "S=2"), times=0.08, quick=True),
-        at(GREEDY, "S=2").below(at(CODE[0], "S=2"), times=0.1, quick=True),
+        at(OURS[0], "S=2").below(CODE[0], times=0.08, quick=True),
+        at(GREEDY, "S=2").below(CODE[0], times=0.1, quick=True),
         at(OURS[0], "S=2").p95_at_most(80, quick=True),
         at(CODE[0], "S=2").at_least(500, quick=True),
     ),
@@ -216,13 +201,13 @@ def _enter_figure(
         ),
         players=(*sums, *fits, *exploring, *code, *paper, *baselines),
         delta=0.02,
-        full=Size(horizon=horizon, replicates=40),
-        quick=Size(horizon=600, replicates=8, settings=(world,), players=(sums[0], sums[3])),
+        full=size(horizon, 40),
+        quick=size(600, 8, world, players=(sums[0], sums[3])),
         claims=(
             all_of(
                 "at a small epsilon, 1 or 2, Private-GLM, by the author's code, loses more than "
                 "RS-GLinCB at published widths",
-                [rs.below(row) for row in rows(code[:2], world)],
+                *(rs.below(row) for row in rows(code[:2], world)),
             ).from_paper("Appendix B", "holds", figures=figures[0]),
             at(code[3], world)
             .below(rs, times=1.1)
@@ -237,47 +222,36 @@ def _enter_figure(
                 "at each epsilon Algorithm 2 as printed loses less than nine tenths of what the "
                 "author's code loses, and more than RS-GLinCB at published widths; sums alone lose "
                 "less than a fifth of it",
-                [
-                    *(
-                        below.below(row, times=times)
-                        for private, times in ((paper, 0.9), (sums, 0.2))
-                        for below, row in zip(rows(private, world), rows(code, world), strict=True)
-                    ),
-                    *(rs.below(row) for row in rows(paper, world)),
-                ],
+                *(
+                    below.below(row, times=times)
+                    for private, times in ((paper, 0.9), (sums, 0.2))
+                    for below, row in zip(rows(private, world), rows(code, world), strict=True)
+                ),
+                *(rs.below(row) for row in rows(paper, world)),
             ),
             all_of(
                 "from epsilon 1 to 8 regret falls: of sums, of Algorithm 2 repaired with and "
                 "without Criterion I, and at each step of Algorithm 2 as printed and of the "
                 f"author's code. Sums alone lose at most {limits[0]:g} at epsilon 1 and "
                 f"{limits[1]:g} at epsilon 8",
-                [
-                    *(
-                        falling(rows((steps[0], steps[3]), world))
-                        for steps in (sums, fits, exploring)
-                    ),
-                    *(falling(rows(steps, world)) for steps in (paper, code)),
-                    at(sums[0], world).at_most(limits[0]),
-                    at(sums[3], world).at_most(limits[1]),
-                ],
+                *(falling(rows((steps[0], steps[3]), world)) for steps in (sums, fits, exploring)),
+                *(falling(rows(steps, world)) for steps in (paper, code)),
+                at(sums[0], world).at_most(limits[0]),
+                at(sums[3], world).at_most(limits[1]),
             ),
             all_of(
                 "beside bandits without privacy at theory widths: Algorithm 2 repaired loses less "
                 "than half of RS-GLinCB at each epsilon, with Criterion I less than three quarters "
                 "from epsilon 2 on, and sums at epsilon 1 less than any",
-                [
-                    *(row.below(rs, times=0.5) for row in rows(fits, world)),
-                    *(row.below(rs, times=0.75) for row in rows(exploring[1:], world)),
-                    *(at(sums[0], world).below(row) for row in rows(baselines, world)),
-                ],
+                *rows(fits, world).below(rs, times=0.5),
+                *rows(exploring[1:], world).below(rs, times=0.75),
+                *rows(baselines, world).above(sums[0]),
             ),
             all_of(
                 "greedy play needs no exploration on the paper's arms, where it loses less than a "
                 "fifth of RS-GLinCB; on fixed arms it loses more than sums alone at epsilon 8",
-                [
-                    at(GREEDY, world).below(rs, times=0.2),
-                    at(sums[3], fixed).below(at(GREEDY, fixed)),
-                ],
+                at(GREEDY, world).below(rs, times=0.2),
+                at(sums[3], fixed).below(GREEDY),
             ),
             at(sums[3], world).below_uniform(times=0.17, quick=True),
             at(sums[0], world).below_uniform(times=0.5, quick=True),

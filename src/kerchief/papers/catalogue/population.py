@@ -12,8 +12,9 @@ from functools import partial
 
 from kerchief.comparison.players import Player, ladder, player
 from kerchief.environments.population import Population
-from kerchief.papers.claims import Claim, Results, Row, all_below, all_of, at, falling, rows
-from kerchief.papers.experiment import Experiment, Setting, Size, enter
+from kerchief.papers.catalogue.worlds import size
+from kerchief.papers.claims import Claim, Results, Row, all_of, at, falling, rows
+from kerchief.papers.experiment import Experiment, Setting, enter
 
 TRUSTS = ("central", "shuffle", "local")
 EPSILONS = (1.0, 5.0, 10.0, 20.0)
@@ -23,14 +24,14 @@ def alike(ones: Sequence[Row], others: Sequence[Row], *, rule: str = "") -> Clai
     """Claim that central and shuffle trust cost about the same under a rule."""
     return all_of(
         f"{rule}central and shuffle trust cost the same at each epsilon, within a quarter",
-        [
+        *(
             claim
             for central_row, shuffle_row in zip(ones, others, strict=True)
             for claim in (
                 central_row.below(shuffle_row, times=1.25),
                 shuffle_row.below(central_row, times=1.25),
             )
-        ],
+        ),
     )
 
 
@@ -87,10 +88,10 @@ def _enter_figure(
         settings=(WIDE,),
         players=(*itertools.chain(*ladders), *published),
         delta=delta,
-        full=Size(horizon=1_000_000, replicates=200),
-        quick=Size(
-            horizon=1_000_000,
-            replicates=16,
+        full=size(1_000_000, 200),
+        quick=size(
+            1_000_000,
+            16,
             players=(DPE, *itertools.chain(*ladders[:2], ladders[3]), *published_quick),
         ),
         sizes=(
@@ -103,17 +104,15 @@ def _enter_figure(
         holds=holds,
         claims=(
             *claims,
-            dpe(CENTRAL[2]).below(dpe(DPE), times=3, quick=True),
-            dpe(SHUFFLE[2]).below(dpe(CENTRAL[2]), times=2, quick=True),
+            dpe(CENTRAL[2]).below(DPE, times=3, quick=True),
+            dpe(SHUFFLE[2]).below(CENTRAL[2], times=2, quick=True),
             falling(local),
             alike(central, shuffle),
             coins[-1].below(coins[0], times=0.5, quick=True),
             _claim_small_spending(coins),
-            all_below(
+            all_of(
                 "local trust costs at least twice as much as shuffle trust, at each epsilon",
-                shuffle,
-                local,
-                times=1 / 2,
+                *shuffle.below(local, times=1 / 2),
             ),
         ),
     )
@@ -125,16 +124,16 @@ _enter_figure(
     *(dpe(steps[2]).at_most(800, quick=True) for steps in (CENTRAL, SHUFFLE)),
     *(dpe(steps[0]).at_most(1200, quick=True) for steps in (CENTRAL, SHUFFLE)),
     dpe(COINS[1]).below_uniform(times=0.08),
-    dpe(SHUFFLE[0]).below(dpe(COINS[0]), times=0.01, quick=True),
+    dpe(SHUFFLE[0]).below(COINS[0], times=0.01, quick=True),
     falling([dpe(bandit) for bandit in CENTRAL[::2]]),
     all_of(
         "at epsilon 10, central and shuffle trust lose less than one and a half times as much as "
         "without privacy",
-        [dpe(steps[2]).below(dpe(DPE), times=1.5) for steps in (CENTRAL, SHUFFLE)],
+        *(dpe(steps[2]).below(DPE, times=1.5) for steps in (CENTRAL, SHUFFLE)),
     ),
     all_of(
         f"{PAPER_RULE}regret falls as epsilon grows, under central and shuffle trust",
-        [falling(rows(players, WIDE.name)) for players in PAPER],
+        *(falling(rows(players, WIDE.name)) for players in PAPER),
     ).from_paper(
         "Figure 2(a)", "holds", figures="470 000 to 145 000 and 473 000 to 148 000, 400 runs"
     ),
@@ -147,10 +146,9 @@ _enter_figure(
         sentence=f"{PAPER_RULE}regret falls with epsilon under local trust too: at epsilon 20 it "
         "is less than nine tenths of that of uniform play",
     ),
-    all_below(
+    all_of(
         f"{PAPER_RULE}local trust costs more than central and shuffle trust, at epsilon 20",
-        [dpe(players[-1]) for players in PAPER],
-        [dpe(PAPER_LOCAL) for _ in PAPER],
+        *(dpe(steps[-1]).below(PAPER_LOCAL) for steps in PAPER),
     ).from_paper(
         "Figure 2(a)",
         "holds",
@@ -160,7 +158,7 @@ _enter_figure(
         "Figure 2(a)", "holds", figures="at epsilon 10 210 000 ± 600 and 212 000 ± 600, 400 runs"
     ),
     dpe(PAPER_COINS)
-    .below(dpe(PAPER_CENTRAL[2]), times=1.25)
+    .below(PAPER_CENTRAL[2], times=1.25)
     .from_paper(
         "Figure 2(a) with the coins of Algorithm 2",
         "does not hold here",
@@ -171,28 +169,26 @@ _enter_figure(
     all_of(
         f"{PAPER_RULE}central and shuffle trust are very close to no privacy at epsilon 10: they "
         "lose less than one and a half times as much",
-        [dpe(players[2]).below(dpe(PUBLISHED), times=1.5) for players in PAPER],
+        *(dpe(players[2]).below(PUBLISHED, times=1.5) for players in PAPER),
         quick=True,
     ).from_paper(
         "Section 7, Figure 2(b)",
         "does not hold here",
         figures="210 000 ± 600 and 212 000 ± 600 against 3450 ± 80, 400 runs",
     ),
-    all_below(
+    all_of(
         "our widths lose less than a fiftieth of what the paper's lose, under central and shuffle "
         "trust, at each epsilon",
-        rows((*CENTRAL, *SHUFFLE), WIDE.name),
-        rows((*PAPER_CENTRAL, *PAPER_SHUFFLE), WIDE.name),
-        times=0.02,
+        *rows((*CENTRAL, *SHUFFLE), WIDE.name).below(
+            rows((*PAPER_CENTRAL, *PAPER_SHUFFLE), WIDE.name), times=0.02
+        ),
     ),
-    all_below(
+    all_of(
         "our widths lose less than a sixth of what the paper's lose under local trust at epsilon "
         "20, at each epsilon",
-        rows(LOCAL, WIDE.name),
-        [dpe(PAPER_LOCAL) for _ in LOCAL],
-        times=1 / 6,
+        *rows(LOCAL, WIDE.name).below(PAPER_LOCAL, times=1 / 6),
     ),
-    dpe(DPE).below(dpe(PUBLISHED), times=0.25),
+    dpe(DPE).below(PUBLISHED, times=0.25),
     name="dpe-privacy",
     published=(*PAPER_CENTRAL, *PAPER_SHUFFLE, PAPER_LOCAL, PAPER_COINS, PUBLISHED),
     published_quick=(PUBLISHED, PAPER_CENTRAL[2], PAPER_SHUFFLE[2]),
@@ -259,8 +255,8 @@ enter(
     settings=(WIDE,),
     players=PAIRS,
     delta=0.25,
-    full=Size(horizon=1_000_000, replicates=200),
-    quick=Size(horizon=1_000_000, replicates=100, players=PAIRS[:4]),
+    full=size(1_000_000, 200),
+    quick=size(1_000_000, 100, players=PAIRS[:4]),
     sizes=(
         "The paper's, as in dpe-privacy, without privacy and at ε = 10, δ = 0.25. U was chosen on "
         "another seed for equal communication, as in the paper, which does not print it: over 400 "
@@ -273,12 +269,12 @@ enter(
     ),
     claims=(
         _claim_same_communication(PAIRS, 0.3),
-        dpe(DPE).below(dpe(FIXED), times=0.6, quick=True),
-        dpe(PRIVATE).below(dpe(PRIVATE_FIXED), times=0.6, quick=True),
-        dpe(PRIVATE).below(dpe(DPE), times=1.4),
-        dpe(PRIVATE).below(dpe(DPE), times=1.6, quick=True),
+        dpe(DPE).below(FIXED, times=0.6, quick=True),
+        dpe(PRIVATE).below(PRIVATE_FIXED, times=0.6, quick=True),
+        dpe(PRIVATE).below(DPE, times=1.4),
+        dpe(PRIVATE).below(DPE, times=1.6, quick=True),
         dpe(PUBLISHED)
-        .below(dpe(PAPER_FIXED), times=0.2)
+        .below(PAPER_FIXED, times=0.2)
         .from_paper(
             "Figure 2(c)",
             "holds",

@@ -10,8 +10,9 @@ from functools import partial
 from kerchief.comparison.players import ladder, player
 from kerchief.environments.population import Population
 from kerchief.papers.catalogue.population import CENTRAL, DPE, PUBLISHED, TRUSTS, alike
-from kerchief.papers.claims import Claim, Results, Row, all_below, all_of, at, falling, rows
-from kerchief.papers.experiment import Setting, Size, enter
+from kerchief.papers.catalogue.worlds import size
+from kerchief.papers.claims import Claim, Results, Row, all_of, at, falling, rows
+from kerchief.papers.experiment import Setting, enter
 
 # Remark 5.2: the more clients are asked, the less is lost. The world needs more clients than that
 # of Figure 2, since with a growth of 0.9 its phases ask 160 000.
@@ -45,8 +46,8 @@ enter(
     source="Li, Zhou, Ji 2022, Remark 5.2",
     settings=(CROWD,),
     players=tuple(itertools.chain(*ALPHAS)),
-    full=Size(horizon=1_000_000, replicates=100),
-    quick=Size(horizon=1_000_000, replicates=12, players=ALPHAS[0] + ALPHAS[1]),
+    full=size(1_000_000, 100),
+    quick=size(1_000_000, 12, players=ALPHAS[0] + ALPHAS[1]),
     sizes=(
         "The paper's world, with 400 000 clients for its 100 000. The paper draws no such figure, "
         "and plays a growth of 0.8."
@@ -102,13 +103,8 @@ enter(
     source="Li, Zhou, Ji 2022, Remark 3.1",
     settings=COVERS,
     players=COVERED,
-    full=Size(horizon=100_000, replicates=100),
-    quick=Size(
-        horizon=100_000,
-        replicates=16,
-        settings=(COVERS[0].name, COVERS[1].name),
-        players=COVERED[:2],
-    ),
+    full=size(100_000, 100),
+    quick=size(100_000, 16, COVERS[0].name, COVERS[1].name, players=COVERED[:2]),
     sizes=(
         "3 dimensions and 100 000 rounds; the paper names no size. A cover within ε₀ has up to "
         "(3/ε₀)^d points, which is why there are 3 dimensions: 26, 434 and 1754 points here."
@@ -127,7 +123,8 @@ enter(
         KEPT[1].below(OPEN[1], times=5, quick=True),
         all_of(
             "under local trust the finest cover and the coarsest lose the same, within a fifth",
-            [ALONE[0].below(ALONE[1], times=1.2), ALONE[1].below(ALONE[0], times=1.2)],
+            ALONE[0].below(ALONE[1], times=1.2),
+            ALONE[1].below(ALONE[0], times=1.2),
         ),
     ),
     axis="distance of the cover",
@@ -170,8 +167,8 @@ enter(
         *(*PE[0], *PE[1], *PE[2], PE_PUBLISHED, *PE_PAPER),
         *(*LAPLACE, *LOCAL_LAPLACE, *PE_COINS, PE_PAPER_COINS),
     ),
-    full=Size(horizon=100_000, replicates=100),
-    quick=Size(horizon=100_000, replicates=48, players=(player("pe"), *PE[0], PE[1][1], *LAPLACE)),
+    full=size(100_000, 100),
+    quick=size(100_000, 48, players=(player("pe"), *PE[0], PE[1][1], *LAPLACE)),
     sizes=(
         "10 dimensions, 200 actions and 100 000 rounds, a client each; the paper names no size, "
         "and draws nothing."
@@ -195,18 +192,16 @@ enter(
         all_of(
             "regret falls as epsilon grows: under local trust by one bit and by Laplace noise, by "
             "Laplace noise on totals, and by the published coins",
-            [falling(steps) for steps in (BY_LOCAL, BY_LOCAL_LAPLACE, BY_LAPLACE[:2], BY_COINS)],
+            *(falling(steps) for steps in (BY_LOCAL, BY_LOCAL_LAPLACE, BY_LAPLACE[:2], BY_COINS)),
         ),
         all_of(
             "from epsilon 1 on, central and shuffle trust cost at most a third of the regret",
-            [row.below(PARENT, times=4 / 3) for row in (*BY_CENTRAL[1:], *BY_SHUFFLE[1:])],
+            *(row.below(PARENT, times=4 / 3) for row in (*BY_CENTRAL[1:], *BY_SHUFFLE[1:])),
         ),
         alike(BY_CENTRAL, BY_SHUFFLE),
-        all_below(
+        all_of(
             "up to epsilon 1, local trust costs at least one and a half times as much as shuffle",
-            BY_SHUFFLE[:2],
-            BY_LOCAL[:2],
-            times=1 / 1.5,
+            *rows(PE[1][:2], EACH.name).below(BY_LOCAL[:2], times=1 / 1.5),
         ),
         BY_SHUFFLE[2].below(BY_LOCAL[2]),
         BY_LAPLACE[0].below(BY_CENTRAL[0], quick=True),
@@ -215,20 +210,17 @@ enter(
         all_of(
             "by the paper's widths privacy is free at epsilon 5: central and shuffle trust lose "
             "less than a third more than without privacy",
-            [
-                row.below(at(PE_PUBLISHED, EACH.name), times=4 / 3)
-                for row in rows(PE_PAPER[:2], EACH.name)
-            ],
+            *rows(PE_PAPER[:2], EACH.name).below(at(PE_PUBLISHED, EACH.name), times=4 / 3),
         ).from_paper(
             "Remark C.8",
             "holds",
             figures="39 600 ± 150 and 39 600 ± 150 against 32 800 ± 120, 400 runs",
         ),
-        all_below(
+        all_of(
             "our widths lose less than two fifths of what the paper's lose, private or not",
-            (PARENT, *(steps[2] for steps in PE_ROWS)),
-            rows((PE_PUBLISHED, *PE_PAPER), EACH.name),
-            times=0.4,
+            *rows((player("pe"), *(steps[2] for steps in PE)), EACH.name).below(
+                rows((PE_PUBLISHED, *PE_PAPER), EACH.name), times=0.4
+            ),
         ),
         BY_CENTRAL[2].below(PARENT, times=1.5, quick=True),
     ),

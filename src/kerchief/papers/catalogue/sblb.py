@@ -7,19 +7,9 @@ from functools import partial
 
 from kerchief.comparison.players import Key, ladder, player
 from kerchief.environments.worlds import make_environment
-from kerchief.papers.catalogue.worlds import by_number, by_rounds, names
-from kerchief.papers.claims import (
-    Claim,
-    Finding,
-    Results,
-    all_of,
-    at,
-    each_at_most,
-    falling,
-    no_steeper,
-    rows,
-)
-from kerchief.papers.experiment import Size, enter
+from kerchief.papers.catalogue.worlds import by_number, by_rounds, names, players, size
+from kerchief.papers.claims import Claim, Finding, Results, all_of, at, falling, no_steeper, rows
+from kerchief.papers.experiment import enter
 
 SETTINGS = by_number(
     "d", (2, 5), lambda dim: make_environment(contexts="orthant", dim=dim, arms=10)
@@ -32,16 +22,18 @@ MANY = ladder("sblb", "shuffle", (0.2, 1.0, 5.0), mechanism="bits")
 ONE, COINS = (
     ladder("sblb", "shuffle", (1.0, 5.0), mechanism=mechanism) for mechanism in ("bit", "best")
 )
-PAPER = tuple(
-    player(name, trust="shuffle", epsilon=1.0, mechanism="bit")
-    for name in ("sblb@paper", "sblb-fixed@paper")
-)
+PAPER = players("sblb@paper", "sblb-fixed@paper", trust="shuffle", epsilon=1.0, mechanism="bit")
 # At the epsilon that is really spent, 0.04 and 1: the repaired one is asked for less, and the
 # published one keeps as many bits as an epsilon of 1 allows, in batches of the same length.
 FRUGAL = player("sblb", trust="shuffle", epsilon=0.04)
-SPENDING = tuple(
-    player(name, trust="shuffle", epsilon=1.0, mechanism="bit", local=100.0, length=371)
-    for name in ("sblb@paper", "sblb-fixed@paper")
+SPENDING = players(
+    "sblb@paper",
+    "sblb-fixed@paper",
+    trust="shuffle",
+    epsilon=1.0,
+    mechanism="bit",
+    local=100.0,
+    length=371,
 )
 
 
@@ -73,57 +65,48 @@ enter(
     "of 1, the repaired one loses less too. `sblb-rates` shows how regret grows.",
     settings=SETTINGS,
     players=(*MANY, *ONE, *COINS, *PAPER, FRUGAL, *SPENDING),
-    full=Size(horizon=20_000, replicates=200),
-    quick=Size(
-        horizon=2500,
-        replicates=64,
-        settings=(WORLD,),
-        players=(MANY[1], COINS[0], *PAPER, *SPENDING),
-    ),
+    full=size(20_000, 200),
+    quick=size(2500, 64, WORLD, players=(MANY[1], COINS[0], *PAPER, *SPENDING)),
     claims=(
         all_of(
             "with 64 bits, d=2 and 5, epsilon 0.2, 1 and 5: at most 700, 225, 190, 1300, 400, 225",
-            each_at_most(rows(MANY, *WORLDS), (700, 225, 190, 1300, 400, 225)),
+            *rows(MANY, *WORLDS).at_most((700, 225, 190, 1300, 400, 225)),
         ),
         all_of(
             "regret falls with epsilon, for 64 bits",
-            [falling(rows(MANY, world)) for world in WORLDS],
+            *(falling(rows(MANY, world)) for world in WORLDS),
         ),
         all_of(
             "at epsilon 1 and 5, 64 bits lose less than 0.6 of what one bit loses, and coins no "
             "more than bits, up to errors",
-            [
+            *(
                 claim
                 for bits, bit, coins in zip(
                     rows(MANY[1:], *WORLDS), rows(ONE, *WORLDS), rows(COINS, *WORLDS), strict=True
                 )
                 for claim in (bits.below(bit, times=0.6), coins.below(bits, times=1.2))
-            ],
+            ),
         ),
         all_of(
             "with the paper's widths it loses more than half of what uniform play loses",
-            [at(UNIFORM, WORLD).below(row, times=2) for row in rows(PAPER, WORLD)],
+            *rows(PAPER, WORLD).above(UNIFORM, times=2),
             quick=True,
         ),
         all_of(
             "at a spent epsilon of 1 the repaired one loses less than 0.4 of what is published",
-            [
-                *(spends(row, low=0.95, high=1) for row in rows(SPENDING, WORLD)),
-                *(at(COINS[0], WORLD).below(row, times=0.4) for row in rows(SPENDING, WORLD)),
-            ],
+            *(spends(row, low=0.95, high=1) for row in rows(SPENDING, WORLD)),
+            *rows(SPENDING, WORLD).above(COINS[0], times=0.4),
             quick=True,
         ),
         all_of(
             "at a spent epsilon of 0.04 the repaired one loses less than 0.9 of what is published",
-            [
-                *(spends(row, low=0.038, high=0.041) for row in rows((FRUGAL, *PAPER), WORLD)),
-                *(at(FRUGAL, WORLD).below(row, times=0.9) for row in rows(PAPER, WORLD)),
-            ],
+            *(spends(row, low=0.038, high=0.041) for row in rows((FRUGAL, *PAPER), WORLD)),
+            *rows(PAPER, WORLD).above(FRUGAL, times=0.9),
         ),
-        at(COINS[0], WORLD).below(at(MANY[1], WORLD), times=1.5, quick=True),
-        at(MANY[1], WORLD).below(at(SPENDING[0], WORLD), times=0.5, quick=True),
+        at(COINS[0], WORLD).below(MANY[1], times=1.5, quick=True),
+        at(MANY[1], WORLD).below(SPENDING[0], times=0.5, quick=True),
         at(SPENDING[0], WORLD)
-        .below(at(SPENDING[1], WORLD), errors=2)
+        .below(SPENDING[1], errors=2)
         .from_paper(
             "Appendix C",
             "does not hold here",
@@ -160,30 +143,23 @@ enter(
     "lose least.",
     settings=SETTINGS[:1],
     players=(*BY_LENGTH, BIT, BYTE, GROWING),
-    full=Size(horizon=20_000, replicates=256),
-    quick=Size(horizon=2500, replicates=256, players=(BY_LENGTH[1], BYTE, BIT)),
+    full=size(20_000, 256),
+    quick=size(2500, 256, players=(BY_LENGTH[1], BYTE, BIT)),
     claims=(
         at(BY_LENGTH[1], WORLD).below_uniform(times=0.14),
         # Nobody learns before the first batch ends, and every batch has noise of its own.
         all_of(
             "batches that grow lose less than any of one length, and those of 6400 lose most",
-            [
-                *(at(GROWING, WORLD).below(row) for row in rows(BY_LENGTH, WORLD)),
-                *(
-                    row.below(at(BY_LENGTH[2], WORLD), times=0.8)
-                    for row in rows(BY_LENGTH[:2], WORLD)
-                ),
-            ],
+            *rows(BY_LENGTH, WORLD).above(GROWING),
+            *rows(BY_LENGTH[:2], WORLD).below(at(BY_LENGTH[2], WORLD), times=0.8),
         ),
         all_of(
             "batches of 400 lose less than those of 100, and with 64 bits less than with one",
-            [
-                at(BY_LENGTH[1], WORLD).below(at(BY_LENGTH[0], WORLD)),
-                at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.8),
-            ],
+            at(BY_LENGTH[1], WORLD).below(BY_LENGTH[0]),
+            at(BY_LENGTH[1], WORLD).below(BIT, times=0.8),
         ),
-        at(BYTE, WORLD).below(at(BY_LENGTH[1], WORLD), times=1.5, quick=True),
-        *(row.below(at(BIT, WORLD), quick=True) for row in rows((BY_LENGTH[1], BYTE), WORLD)),
+        at(BYTE, WORLD).below(BY_LENGTH[1], times=1.5, quick=True),
+        *rows((BY_LENGTH[1], BYTE), WORLD).below(at(BIT, WORLD), quick=True),
     ),
     panels=("rounds",),
 )
@@ -235,18 +211,16 @@ enter(
     "nothing for a report, regret is less than twice that of joint trust.",
     settings=SETTINGS[:1],
     players=(*LOCAL, REGRET, BITS, *COROLLARIES, SPENDING[0], JOINT, ZHENG),
-    full=Size(horizon=ROUNDS, replicates=200),
-    quick=Size(horizon=2500, replicates=64, players=(BITS, *COROLLARIES, SPENDING[0])),
+    full=size(ROUNDS, 200),
+    quick=size(2500, 64, players=(BITS, *COROLLARIES, SPENDING[0])),
     claims=(
         all_of(
             "regret falls from a local ε of 1 to 5 to 64 bits, and from local to joint trust",
-            [
-                falling(rows((*LOCAL, BITS), WORLD)),
-                falling(rows((ZHENG, BITS, JOINT), WORLD)),
-            ],
+            falling(rows((*LOCAL, BITS), WORLD)),
+            falling(rows((ZHENG, BITS, JOINT), WORLD)),
         ),
-        at(REGRET, WORLD).below(at(LOCAL[0], WORLD), times=0.5),
-        at(BITS, WORLD).below(at(REGRET, WORLD)),
+        at(REGRET, WORLD).below(LOCAL[0], times=0.5),
+        at(BITS, WORLD).below(REGRET),
         spends(Key(COROLLARIES[0], WORLD), low=0, high=ROUNDS**-0.25).from_paper(
             "Table 1, the row of Corollary 7",
             "holds",
@@ -254,8 +228,8 @@ enter(
             sentence="tuned for ε₀ = 1, the models tell an epsilon of at most ε₀^(3/2)/T^(1/4)",
         ),
         spends(Key(COROLLARIES[1], WORLD), low=10 / (27 * ROUNDS**0.25), high=0.05),
-        at(BITS, WORLD).below(at(SPENDING[0], WORLD), times=0.5, quick=True),
-        at(UNIFORM, WORLD).below(at(COROLLARIES[1], WORLD), times=2, quick=True),
+        at(BITS, WORLD).below(SPENDING[0], times=0.5, quick=True),
+        at(UNIFORM, WORLD).below(COROLLARIES[1], times=2, quick=True),
     ),
     panels=("rounds",),
 )
@@ -292,29 +266,27 @@ enter(
     "play keeps the bound of Theorem 10, too. How regret grows at one ε is not shown yet.",
     settings=HORIZONS,
     players=(GROWING, COINS[0], PUBLISHED, SPENDING[0]),
-    full=Size(horizon=5000, replicates=100),
-    quick=Size(
-        horizon=5000, replicates=64, settings=(FIRST,), players=(COINS[0], PUBLISHED, SPENDING[0])
-    ),
+    full=size(5000, 100),
+    quick=size(5000, 64, FIRST, players=(COINS[0], PUBLISHED, SPENDING[0])),
     claims=(
         no_steeper(rows([GROWING], FIRST, SECOND, LAST), 0.5),
         no_steeper(rows([COINS[0]], FIRST, SECOND, LAST), 0.5),
         all_of(
             "at p = 8/9 regret stays below the first term of the bound, as that of uniform play "
             "does",
-            [
+            *(
                 at(policy, setting.name).at_most(first_term(rounds))
                 for setting, rounds in zip(HORIZONS, LENGTHS, strict=True)
                 for policy in (PUBLISHED, UNIFORM)
-            ],
+            ),
         ).from_paper(
             "Theorem 10",
             "holds",
             figures="8240 ± 160, and 14 800 ± 320 by uniform play, against 404 000 at 80 000 "
             "rounds, 400 runs",
         ),
-        at(UNIFORM, FIRST).below(at(PUBLISHED, FIRST), times=2, quick=True),
-        at(COINS[0], FIRST).below(at(SPENDING[0], FIRST), times=0.4, quick=True),
+        at(UNIFORM, FIRST).below(PUBLISHED, times=2, quick=True),
+        at(COINS[0], FIRST).below(SPENDING[0], times=0.4, quick=True),
     ),
     panels=(),
     axis="rounds",

@@ -1,4 +1,4 @@
-"""Families of worlds that differ in one thing, as experiments play them."""
+"""Families of worlds and of players that differ in one thing, and sizes of experiments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kerchief.comparison.players import Player
+from kerchief.comparison.players import Player, player
 from kerchief.core.errors import InvalidValueError
 from kerchief.environments.worlds import make_environment
-from kerchief.papers.experiment import Setting
+from kerchief.papers.experiment import Setting, Size
 from kerchief.simulation.run import AnyEnvironment
 
 Number = TypeVar("Number", int, float)
@@ -62,3 +62,13 @@ def by_rounds(
 def names(settings: Sequence[Setting]) -> tuple[str, ...]:
     """Return the names of worlds."""
     return tuple(setting.name for setting in settings)
+
+
+def players(*policies: str, **options: Any) -> tuple[Player, ...]:
+    """Name several policies with the same options; see `player`."""
+    return tuple(player(policy, **options) for policy in policies)
+
+
+def size(horizon: int, replicates: int, *settings: str, players: tuple[Player, ...] = ()) -> Size:
+    """Build a size from rounds, replicates and names of environments; see `Size`."""
+    return Size(horizon=horizon, replicates=replicates, settings=settings, players=players)

@@ -53,7 +53,7 @@ _START, _ROUNDS = 1500, 500
 def microseconds(policy: str, trust: str, sizes: Mapping[str, int]) -> float:
     """Measure microseconds of a decision at these sizes, the better of two runs."""
     world = make_environment(
-        link=POLICIES[policy].home or "linear", dim=sizes["dim"], arms=sizes["arms"]
+        link=POLICIES[policy].default_environment or "linear", dim=sizes["dim"], arms=sizes["arms"]
     )
     numbers = sizes["arms"] * sizes["dim"] ** 2 * sizes["replicates"]
     rounds = (

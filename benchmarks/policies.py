@@ -31,7 +31,7 @@ def rows(
     end, timings, skipped = time.monotonic() + seconds, [], []
     for name in names:
         entry = POLICIES[name]
-        world = entry.home or _WORLD
+        world = entry.default_environment or _WORLD
         for trust in entry.trusts[:2]:
             if time.monotonic() > end:
                 skipped.append(f"{name} {trust}")

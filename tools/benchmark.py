@@ -250,7 +250,9 @@ def _build_loop_timer(case: Case) -> Timer:
 def scene_of(case: Case) -> Scene:
     """Build the bandits of a case, with their whole run charged to a ledger."""
     entry, guarantee = POLICIES[case.policy], case.guarantee()
-    environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)
+    environment = make_environment(
+        link=entry.default_environment or "linear", dim=_DIM, arms=case.arms
+    )
     bandit = build_protected(
         case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee)
     )

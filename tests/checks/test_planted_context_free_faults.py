@@ -304,7 +304,7 @@ def _case(
 
     kinds = (kind,) if kind else entry.kinds
     changed = dataclasses.replace(
-        entry, make=made, build_with_budget=made, kinds=kinds, **(facts or {})
+        entry, factory=made, build_with_budget=made, kinds=kinds, **(facts or {})
     )
     return PolicyFixture.of(
         f"{of}[planted]", changed, trust, **{"build_protected": arranged, **rooms}

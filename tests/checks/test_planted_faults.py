@@ -513,13 +513,13 @@ def _rare(
     entry = POLICIES["glm-rare-explore"]
 
     def make(problem: Any, mode: Any) -> Any:
-        plain: Any = entry.make(problem, mode)
+        plain: Any = entry.factory(problem, mode)
         # A small ridge, so that the few rounds of a law see fits.
         early = {"loss": loss(**vars(plain.loss)), "threshold": 0.05, "damping": 0.8}
         asked = {"curvature": gram(**vars(plain.curvature))}
         return kind(**{**vars(plain), **early, **asked})
 
-    changed = dataclasses.replace(entry, make=make, kinds=(kind,))
+    changed = dataclasses.replace(entry, factory=make, kinds=(kind,))
     return PolicyFixture.of(f"glm-rare-explore[{kind.__name__}]", changed, trust, **rooms)
 
 
@@ -533,7 +533,7 @@ def _case(
 ) -> PolicyFixture:
     """A case of LinUCB with one thing changed."""
     make = make or (lambda problem, mode: kind.of(problem, mode=mode))
-    entry = dataclasses.replace(POLICIES["linucb"], make=make, kinds=(kind,), **facts)
+    entry = dataclasses.replace(POLICIES["linucb"], factory=make, kinds=(kind,), **facts)
     return PolicyFixture.of(f"linucb[{kind.__name__}]", entry, trust, **rooms)
 
 
@@ -622,7 +622,9 @@ FAULTS: list[tuple[str, str, Callable[[], PolicyFixture]]] = [
         "beats uniform play",
         "uniform play",
         lambda: PolicyFixture.of(
-            "uniform", dataclasses.replace(POLICIES["uniform"], home="linear"), "none"
+            "uniform",
+            dataclasses.replace(POLICIES["uniform"], default_environment="linear"),
+            "none",
         ),
     ),
     ("more privacy does not help", "contrary", lambda: _case(Contrary, "central")),

@@ -22,7 +22,7 @@ from kerchief.comparison.plugins import Plugin
 from kerchief.comparison.runner import RunState
 from kerchief.core.registry import Registry
 from kerchief.papers.catalogue import EXPERIMENTS
-from kerchief.policies.registry import POLICIES
+from kerchief.policies.registry import POLICIES, RENAMED_OPTIONS
 from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.registry import (
     CONTINUALS,
@@ -182,6 +182,19 @@ def test_a_listing_shows_all_of_ours_too(call: Call, own: Path, kind: str) -> No
             "line 2 fails with ValueError: two entries of kind policy are called 'linucb'; give",
         ),
         ("from kerchief.policies import POLICIES\nPOLICIES.add('best', 1)", "are called 'best'"),
+        *(
+            (
+                "from kerchief.policies import register\nfrom kerchief.policies.baselines import "
+                f"Uniform\nregister('mine', Uniform, summary='x', source='y', {old}=None)",
+                f"fails with InvalidValueError: register() has no option {old!r}; use {new!r}",
+            )
+            for old, new in RENAMED_OPTIONS.items()
+        ),
+        (
+            "from kerchief.policies import register\nfrom kerchief.policies.baselines import "
+            "Uniform\nregister('mine', Uniform, summary='x', source='y', colour='red')",
+            "line 3 fails with TypeError: register() got an unexpected keyword argument 'colour'",
+        ),
     ],
 )
 @pytest.mark.parametrize("words", [("compare",), ("check", "linucb"), ("list", "policies")])

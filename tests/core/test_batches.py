@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kerchief.core.batches import ends_now, growing, spanning
+from kerchief.core.batches import ends_now, grow_batches, span_horizon
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValueError
 
 
 @given(horizon=st.integers(1, 5000), first=st.integers(1, 6000), growth=st.floats(1.01, 4.0))
 def test_batches_grow_within_the_horizon(horizon: int, first: int, growth: float) -> None:
-    ends = growing(horizon, first=first, growth=growth)
+    ends = grow_batches(horizon, first=first, growth=growth)
     assert ends[0] == min(first, horizon)
     assert ends[-1] <= horizon < max(ends[-1] + 1, ends[-1] * growth) + 1
     for before, after in itertools.pairwise(ends):
@@ -25,7 +25,7 @@ def test_batches_grow_within_the_horizon(horizon: int, first: int, growth: float
 
 @given(horizon=st.integers(1, 5000), first=st.integers(1, 6000), growth=st.floats(1.01, 4.0))
 def test_the_last_batch_may_end_with_the_horizon(horizon: int, first: int, growth: float) -> None:
-    ends = spanning(horizon, first=first, growth=growth)
+    ends = span_horizon(horizon, first=first, growth=growth)
     assert (ends[0], ends[-1]) == (min(first, horizon), horizon)
     for before, after in itertools.pairwise(ends):
         assert before < after <= max(before + 1, before * growth**1.5 + growth**1.5)
@@ -36,9 +36,9 @@ def test_the_last_batch_may_end_with_the_horizon(horizon: int, first: int, growt
 )
 def test_bad_batches_are_refused(horizon: int, first: int, growth: float) -> None:
     with pytest.raises(InvalidValueError):
-        growing(horizon, first=first, growth=growth)
+        grow_batches(horizon, first=first, growth=growth)
     with pytest.raises(InvalidValueError):
-        spanning(horizon, first=first, growth=growth)
+        span_horizon(horizon, first=first, growth=growth)
 
 
 def test_a_batch_ends_with_its_last_user() -> None:

@@ -8,7 +8,7 @@ import pytest
 from jax import Array
 
 from kerchief.core import compiling
-from kerchief.core.compiling import compiled_quickly, is_known
+from kerchief.core.compiling import compile_quickly, is_supported
 
 
 def _found(matrix: Array, power: int) -> Array:
@@ -23,7 +23,7 @@ def test_quick_compile_matches_jit_and_skips_unknown_options(
 ) -> None:
     monkeypatch.setattr(compiling, "_QUICK", {**compiling._QUICK, **unknown})
     matrix = jax.random.normal(jax.random.key(3), (5, 7))
-    found = compiled_quickly(static=1)(_found)(matrix, 2)
+    found = compile_quickly(static=1)(_found)(matrix, 2)
     wanted = jax.jit(_found, static_argnums=1)(matrix, 2)
     assert float(jnp.abs(found - wanted).max()) < 1e-3 * float(jnp.abs(wanted).max())
 
@@ -31,7 +31,7 @@ def test_quick_compile_matches_jit_and_skips_unknown_options(
 def test_quickly_compiled_function_is_traced_once() -> None:
     traced = []
 
-    @compiled_quickly()
+    @compile_quickly()
     def doubled(number: Array) -> Array:
         traced.append(number)
         return 2 * number
@@ -41,5 +41,5 @@ def test_quickly_compiled_function_is_traced_once() -> None:
 
 
 def test_options_are_known_or_not() -> None:
-    assert is_known("xla_backend_optimization_level", "1")
-    assert not is_known("xla_no_such_option", True)
+    assert is_supported("xla_backend_optimization_level", "1")
+    assert not is_supported("xla_no_such_option", True)

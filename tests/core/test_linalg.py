@@ -13,15 +13,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.linalg import (
-    floored,
-    floored_inverse,
+    floor_eigenvalues,
     inverse,
+    invert_floored,
     log_det,
     lower_root,
-    orthonormal,
+    orthonormalize,
     pivots,
     smat,
-    solved,
+    solve_quadratic,
     svec,
     svec_size,
 )
@@ -93,7 +93,7 @@ def test_a_solution_and_its_square_in_the_inverse(dim: int) -> None:
     rng = np.random.default_rng(dim)
     half, right = rng.normal(size=(dim, dim)), rng.normal(size=dim)
     matrix = half @ half.T + np.eye(dim)
-    x, square = jax.jit(solved)(jnp.asarray(matrix), jnp.asarray(right))
+    x, square = jax.jit(solve_quadratic)(jnp.asarray(matrix), jnp.asarray(right))
     expected = np.linalg.solve(matrix, right)
     np.testing.assert_allclose(x, expected, rtol=1e-10)
     np.testing.assert_allclose(square, expected @ np.linalg.solve(matrix, expected), rtol=1e-10)
@@ -109,7 +109,9 @@ def test_inverse_of_widely_spread_eigenvalues() -> None:
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_floored_raises_small_eigenvalues_and_keeps_the_rest(dim: int) -> None:
     matrices = symmetric(dim)
-    raised = np.asarray(jax.vmap(lambda m: floored(m, jnp.float64(0.5)))(jnp.asarray(matrices)))
+    raised = np.asarray(
+        jax.vmap(lambda m: floor_eigenvalues(m, jnp.float64(0.5)))(jnp.asarray(matrices))
+    )
     for before, after in zip(matrices, raised, strict=True):
         expected = np.maximum(np.linalg.eigvalsh(before), 0.5)
         np.testing.assert_allclose(np.linalg.eigvalsh(after), expected, atol=1e-12)
@@ -120,13 +122,17 @@ def test_floored_raises_small_eigenvalues_and_keeps_the_rest(dim: int) -> None:
 
 def test_floored_leaves_a_matrix_above_the_floor_alone() -> None:
     matrix = jnp.diag(jnp.array([1.0, 2.0, 3.0]))
-    np.testing.assert_allclose(np.asarray(floored(matrix, jnp.float64(1.0))), np.asarray(matrix))
+    np.testing.assert_allclose(
+        np.asarray(floor_eigenvalues(matrix, jnp.float64(1.0))), np.asarray(matrix)
+    )
 
 
 @pytest.mark.parametrize("dim", [2, 64])
 def test_the_inverse_of_a_floored_matrix(dim: int) -> None:
     (matrix,), floor = symmetric(dim, count=1), jnp.float64(0.5)
-    product = floored_inverse(jnp.asarray(matrix), floor) @ floored(jnp.asarray(matrix), floor)
+    product = invert_floored(jnp.asarray(matrix), floor) @ floor_eigenvalues(
+        jnp.asarray(matrix), floor
+    )
     np.testing.assert_allclose(np.asarray(product), np.eye(dim), atol=1e-9)
 
 
@@ -161,20 +167,20 @@ def test_orthonormal_columns_have_the_span_of_the_given(dim: int, count: int) ->
     """Even of columns that are nearly the same."""
     given = np.random.default_rng(dim).normal(size=(dim, count))
     for one in (given, given[:, :1] + 1e-6 * given):
-        found = np.asarray(jax.jit(orthonormal)(jnp.asarray(one)))
+        found = np.asarray(jax.jit(orthonormalize)(jnp.asarray(one)))
         np.testing.assert_allclose(found.T @ found, np.eye(count), atol=1e-12)
         np.testing.assert_allclose(found @ (found.T @ one), one, atol=1e-12)
 
 
 def test_a_column_of_the_span_of_others_becomes_zeros() -> None:
-    found = orthonormal(jnp.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
+    found = orthonormalize(jnp.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
     assert found.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
 
 
 def test_orthonormal_zeroes_redundant_columns_among_many() -> None:
     given = np.eye(14)[:, :12]
     given[:, [3, 11]] = 0
-    np.testing.assert_allclose(orthonormal(jnp.asarray(2 * given)), given, atol=1e-15)
+    np.testing.assert_allclose(orthonormalize(jnp.asarray(2 * given)), given, atol=1e-15)
 
 
 def test_only_matrices_with_a_small_eigenvalue_are_raised() -> None:
@@ -192,19 +198,27 @@ def test_only_matrices_with_a_small_eigenvalue_are_raised() -> None:
 
     sound = values[:, 0] > np.asarray(floors)
     assert 0 < sound.sum() < 24
-    mapped = jax.jit(jax.vmap(floored))(matrices, floors)
+    mapped = jax.jit(jax.vmap(floor_eigenvalues))(matrices, floors)
     np.testing.assert_allclose(mapped, raised(floors), atol=1e-12)
     np.testing.assert_array_equal(mapped[sound], matrices[sound])
-    alone = jnp.stack([floored(one, floor) for one, floor in zip(matrices, floors, strict=True)])
+    alone = jnp.stack(
+        [floor_eigenvalues(one, floor) for one, floor in zip(matrices, floors, strict=True)]
+    )
     np.testing.assert_allclose(alone, raised(floors), atol=1e-12)
     np.testing.assert_array_equal(alone[sound], matrices[sound])
-    shared = jax.vmap(floored, in_axes=(0, None))(matrices, floors[0])
+    shared = jax.vmap(floor_eigenvalues, in_axes=(0, None))(matrices, floors[0])
     np.testing.assert_allclose(shared, raised(floors[:1]), atol=1e-12)
-    twice = jax.vmap(jax.vmap(floored))(matrices.reshape(4, 6, 4, 4), floors.reshape(4, 6))
+    twice = jax.vmap(jax.vmap(floor_eigenvalues))(
+        matrices.reshape(4, 6, 4, 4), floors.reshape(4, 6)
+    )
     np.testing.assert_allclose(twice.reshape(24, 4, 4), raised(floors), atol=1e-12)
-    assert jnp.isnan(jax.vmap(floored)(matrices.at[0, 0, 0].set(jnp.nan), floors)[0]).all()
+    assert jnp.isnan(
+        jax.vmap(floor_eigenvalues)(matrices.at[0, 0, 0].set(jnp.nan), floors)[0]
+    ).all()
 
-    assert jax.vmap(floored)(matrices[:0], floors[:0]).shape == (0, 4, 4)
-    single = floored(jnp.eye(2, dtype=jnp.float32), jnp.float64(0.5))
+    assert jax.vmap(floor_eigenvalues)(matrices[:0], floors[:0]).shape == (0, 4, 4)
+    single = floor_eigenvalues(jnp.eye(2, dtype=jnp.float32), jnp.float64(0.5))
     assert single.dtype == jnp.float64
-    np.testing.assert_array_equal(floored(jnp.eye(2, dtype=int), jnp.float64(2.0)), 2 * np.eye(2))
+    np.testing.assert_array_equal(
+        floor_eigenvalues(jnp.eye(2, dtype=int), jnp.float64(2.0)), 2 * np.eye(2)
+    )

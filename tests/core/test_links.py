@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kerchief.core.errors import InvalidValueError, UnknownNameError
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.problems import Problem
 
 SCORES = np.linspace(-4, 4, 81)
@@ -21,17 +21,15 @@ def test_means_have_their_closed_forms() -> None:
     scores = jnp.asarray(SCORES)
     logistic = [1 / (1 + math.exp(-score)) for score in SCORES]
     probit = [0.5 * math.erfc(-score / math.sqrt(2)) for score in SCORES]
-    np.testing.assert_array_equal(np.asarray(link_named("linear").mean(scores)), SCORES)
-    np.testing.assert_allclose(
-        np.asarray(link_named("logistic").mean(scores)), logistic, rtol=1e-12
-    )
-    np.testing.assert_allclose(np.asarray(link_named("probit").mean(scores)), probit, rtol=1e-9)
-    np.testing.assert_allclose(np.asarray(link_named("poisson").mean(scores)), np.exp(SCORES))
+    np.testing.assert_array_equal(np.asarray(get_link("linear").mean(scores)), SCORES)
+    np.testing.assert_allclose(np.asarray(get_link("logistic").mean(scores)), logistic, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(get_link("probit").mean(scores)), probit, rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(get_link("poisson").mean(scores)), np.exp(SCORES))
 
 
 @pytest.mark.parametrize("name", list(LINKS))
 def test_curves_keep_float32_and_their_range(name: str) -> None:
-    link, scores = link_named(name), jnp.asarray(SCORES, jnp.float32)
+    link, scores = get_link(name), jnp.asarray(SCORES, jnp.float32)
     means = link.mean(scores)
     assert means.dtype == link.slope(scores).dtype == link.integral(scores).dtype == jnp.float32
     assert (jnp.diff(means) > 0).all()
@@ -41,7 +39,7 @@ def test_curves_keep_float32_and_their_range(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(LINKS))
 def test_each_curve_is_the_derivative_of_the_next(name: str) -> None:
-    link, scores, step = link_named(name), jnp.asarray(SCORES), 1e-4
+    link, scores, step = get_link(name), jnp.asarray(SCORES), 1e-4
     mean, slope, integral = (jax.jit(one) for one in (link.mean, link.slope, link.integral))
     for curve, derivative in ((mean, slope), (integral, mean)):
         found = jax.jit(jax.vmap(jax.grad(curve)))(scores)
@@ -53,7 +51,7 @@ def test_each_curve_is_the_derivative_of_the_next(name: str) -> None:
 @pytest.mark.parametrize("reach", [0.3, 1.0, 2.5, 5.0])
 @pytest.mark.parametrize("name", list(LINKS))
 def test_constants_bound_the_slope_tightly(name: str, reach: float) -> None:
-    link, scores = link_named(name), jnp.linspace(-reach, reach, 2001)
+    link, scores = get_link(name), jnp.linspace(-reach, reach, 2001)
     slopes = np.asarray(link.slope(scores))
     assert link.steepest(reach) == pytest.approx(slopes.max(), rel=1e-9)
     assert link.flattest(reach) == pytest.approx(slopes.min(), rel=1e-9)
@@ -66,13 +64,13 @@ def test_constants_bound_the_slope_tightly(name: str, reach: float) -> None:
 )
 def test_self_concordance_is_attained(name: str, reach: float) -> None:
     """Where the reach is large enough for the floor of one, which two links have."""
-    link, end = link_named(name), jnp.float64(reach)
+    link, end = get_link(name), jnp.float64(reach)
     ratio = abs(jax.grad(link.slope)(end)) / link.slope(end)
     assert float(ratio) == pytest.approx(link.self_concordance(reach), abs=1e-6)
 
 
 def test_constants_have_their_closed_forms() -> None:
-    logistic, probit, poisson = map(link_named, ("logistic", "probit", "poisson"))
+    logistic, probit, poisson = map(get_link, ("logistic", "probit", "poisson"))
     assert 1 / logistic.flattest(3.0) == pytest.approx(2 + math.exp(3) + math.exp(-3))
     assert probit.steepest(2.0) == pytest.approx(1 / math.sqrt(2 * math.pi))
     assert 1 / probit.flattest(2.0) == pytest.approx(math.sqrt(2 * math.pi) * math.exp(2))
@@ -82,7 +80,7 @@ def test_constants_have_their_closed_forms() -> None:
 
 def test_constants_survive_any_reach() -> None:
     assert [link.flattest(1e9) for link in LINKS.values()] == [1.0, 0.0, 0.0, 0.0]
-    assert link_named("poisson").steepest(1e9) == math.inf
+    assert get_link("poisson").steepest(1e9) == math.inf
 
 
 def test_ranges_of_rewards() -> None:
@@ -99,9 +97,9 @@ def test_an_unknown_link_is_refused() -> None:
     with pytest.raises(
         UnknownNameError, match="'logit'; choose one of linear, logistic, probit, poisson"
     ):
-        link_named("logit")
+        get_link("logit")
     with pytest.raises(UnknownNameError) as caught:
-        link_named("x" * 10**6)
+        get_link("x" * 10**6)
     assert len(str(caught.value)) < 200
 
 
@@ -110,8 +108,8 @@ def test_an_unknown_link_is_refused() -> None:
 )
 def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) -> None:
     with pytest.raises(InvalidValueError, match="give a smaller radius or norm"):
-        link_named(name).kappa(reach)
-    assert link_named(name).kappa(2.0) == pytest.approx(1 / link_named(name).flattest(2.0))
+        get_link(name).kappa(reach)
+    assert get_link(name).kappa(2.0) == pytest.approx(1 / get_link(name).flattest(2.0))
 
 
 @pytest.mark.parametrize("radius", [250.0, 800.0])

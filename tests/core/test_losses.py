@@ -13,7 +13,7 @@ from jax import Array
 
 from kerchief.core.contracts import BoundedLoss, Example, Start
 from kerchief.core.errors import InvalidValueError, UnknownNameError
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.problems import Problem
@@ -57,7 +57,7 @@ def test_unclipped_gradients_match_autodiff_of_the_loss(link: str) -> None:
 
     def value(theta: Array, row: Array) -> Array:
         score = row[:-1] @ theta
-        return link_named(link).integral(score) - row[-1] * score
+        return get_link(link).integral(score) - row[-1] * score
 
     expected = jax.jit(jax.vmap(jax.grad(value), in_axes=(None, 0)))(point, rows)
     found = jax.jit(asked.gradients)(rows, point)

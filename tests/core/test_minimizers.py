@@ -13,14 +13,14 @@ from jax import Array
 
 from kerchief.core.contracts import Example, Minimizer, Start
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import (
     GradientDescent,
     Look,
     PreconditionedSteps,
-    into_ball,
     newton,
+    project_to_ball,
     repeat,
 )
 
@@ -44,14 +44,14 @@ def rows_of(link: str) -> Array:
 
 def curvature(link: str, point: Array) -> Array:
     x = rows_of(link)[:, :DIM]
-    return (x * link_named(link).slope(x @ point)[:, None]).T @ x + RIDGE * jnp.eye(DIM)
+    return (x * get_link(link).slope(x @ point)[:, None]).T @ x + RIDGE * jnp.eye(DIM)
 
 
 def value(link: str, points: Array) -> Array:
     """The loss over all rows, at one point or at each of several."""
     rows = rows_of(link)
     score = points @ rows[:, :DIM].T
-    return (link_named(link).integral(score) - rows[:, DIM] * score).sum(-1)
+    return (get_link(link).integral(score) - rows[:, DIM] * score).sum(-1)
 
 
 def start(
@@ -81,7 +81,7 @@ def descended(link: str, minimizer: Minimizer, begin: Start) -> Array:
 def test_newton_ends_without_slope_from_any_start(link: str, far: float) -> None:
     rows, asked = rows_of(link), loss(link)
     point = asked.minimum(rows, start(point=far * jnp.array([1.0, -1.0, 0.5])), count=USERS)
-    slope = (link_named(link).mean(rows[:, :DIM] @ point) - rows[:, DIM]) @ rows[:, :DIM]
+    slope = (get_link(link).mean(rows[:, :DIM] @ point) - rows[:, DIM]) @ rows[:, :DIM]
     np.testing.assert_allclose(slope + RIDGE * point, 0, atol=1e-7)
 
 
@@ -233,7 +233,7 @@ def test_repeat_is_the_same_compiled_and_plain() -> None:
     [([3.0, 4.0], [1.2, 1.6]), ([0.3, 0.4], [0.3, 0.4]), ([0.0, 0.0], [0.0, 0.0])],
 )
 def test_into_ball(point: list[float], expected: list[float]) -> None:
-    np.testing.assert_allclose(into_ball(jnp.array(point), 2.0), expected, rtol=1e-12)
+    np.testing.assert_allclose(project_to_ball(jnp.array(point), 2.0), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [{"steps": 0}, {"radius": 0.0}, {"radius": math.inf}])

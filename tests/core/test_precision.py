@@ -79,7 +79,7 @@ from kerchief.planning.calibrate import calibrate
 from kerchief.deployment.protected_policy import build_protected
 
 for name, entry in POLICIES.items():
-    world = ENVIRONMENTS[entry.home or "linear"].make()
+    world = ENVIRONMENTS[entry.default_environment or "linear"].make()
     for trust in entry.trusts:
         epsilon, delta = (float("inf"), 0.0) if trust == "none" else (1.0, 1e-6)
         promise = Guarantee(epsilon=epsilon, delta=delta, trust=trust)

@@ -69,7 +69,7 @@ def test_other_spellings_find_their_name(written: str, meant: str) -> None:
     things: Registry[int] = Registry("thing")
     for name in ("linucb", "linucb-pairs", "glm", "glm-greedy", "elimination"):
         things.add(name, 1)
-    things.mean("best", "glm")
+    things.add_alias("best", "glm")
     with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
         things[written]
 

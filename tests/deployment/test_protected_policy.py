@@ -31,7 +31,7 @@ PRINTED = [(name, trust) for name in NAMES for trust in POLICIES[name].noises]
 @pytest.mark.parametrize(("name", "trust"), PRINTED)
 def test_guarantee_without_mechanism_uses_that_of_the_policy(name: str, trust: str) -> None:
     """The one that its entry names, which a table's row and an audit play; `best` is another."""
-    problem = small_home(POLICIES[name].home or "linear").problem(400)
+    problem = small_home(POLICIES[name].default_environment or "linear").problem(400)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
     made, own, row = (
         list(arranged.privatizers.values())
@@ -54,14 +54,14 @@ def test_guarantee_without_mechanism_uses_that_of_the_policy(name: str, trust: s
 
 
 def with_number(policy: str, number: str, value: float) -> Any:
-    world = small_home(POLICIES[policy].home or "linear")
+    world = small_home(POLICIES[policy].default_environment or "linear")
     return build_protected(policy, world.problem(400), OPEN, numbers={number: value}).policy
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_has_a_bound(name: str) -> None:
     """What is no number at all, such as a channel or a learner, is not among them."""
-    world = small_home(POLICIES[name].home or "linear")
+    world = small_home(POLICIES[name].default_environment or "linear")
     made: Any = build_protected(name, world.problem(400), OPEN).policy
     for field in dataclasses.fields(made):
         if not field.metadata.get("static") or field.metadata.get("number"):

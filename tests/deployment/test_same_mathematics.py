@@ -189,7 +189,7 @@ def test_equal_groups_cost_no_regret(trust: str) -> None:
     single = build_protected("pe", facts, guard).policy
     assert isinstance(single, Elimination)
     lost = []
-    for policy in (single, single.evened()):
+    for policy in (single, single.with_equal_groups()):
         run = simulate(
             policy=policy,
             privatizers=protect(policy, guard, horizon=facts.horizon),

@@ -15,7 +15,7 @@ from kerchief.checks import ENVIRONMENT_LAWS, WorldCase
 from kerchief.checks.errors import Law
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.environments import GLMEnvironment, Recorded, table_two
 from kerchief.policies import POLICIES
@@ -43,7 +43,7 @@ def scores(world: GLMEnvironment) -> NDArray[np.float64]:
 )
 def test_table_two_is_the_published_world(radius: float, kappa: float, uniform: int) -> None:
     world = table_two(radius=radius)
-    link, z = link_named("probit"), scores(world)
+    link, z = get_link("probit"), scores(world)
     assert z.shape == (5000, 20)
     assert 1 / float(link.slope(jnp.asarray(z)).min()) == pytest.approx(kappa, abs=0.005)
     means = np.asarray(link.mean(jnp.asarray(z)))
@@ -59,7 +59,7 @@ def test_table_two_is_the_published_world(radius: float, kappa: float, uniform: 
 )
 def test_figure_one_shows_the_same_generator(make: partial[GLMEnvironment], kappa: float) -> None:
     world = make()
-    slopes = link_named(world.link).slope(jnp.asarray(scores(world)))
+    slopes = get_link(world.link).slope(jnp.asarray(scores(world)))
     assert 1 / float(slopes.min()) == pytest.approx(kappa, abs=0.005)
 
 
@@ -95,7 +95,7 @@ def test_a_recorded_world_plays_in_the_compiled_loop() -> None:
         replicates=50,
         seed=1,
     )
-    means = np.asarray(link_named("probit").mean(jnp.asarray(scores(world))))
+    means = np.asarray(get_link("probit").mean(jnp.asarray(scores(world))))
     # Hoeffding for 10000 independent regrets in [0, 1], at 1e-6.
     bound = math.sqrt(math.log(2 / 1e-6) / (2 * 200 * 50)) * 200
     expected = (means.max(1) - means.mean(1)).sum()

@@ -17,7 +17,7 @@ from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.errors import InvalidValueError, KerchiefError, UnknownNameError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import NOISES, GLMEnvironment, make_environment
 from kerchief.environments.worlds import GLMTruth
@@ -71,7 +71,7 @@ def test_rewards_have_their_mean_and_range(noise: str, link: str, score: float) 
     assert (problem.low, problem.high) == expected
     n = 100_000
     drawn = rewards(world, score, n)
-    mean = float(link_named(link).mean(jnp.float64(score)))
+    mean = float(get_link(link).mean(jnp.float64(score)))
     spread = problem.high - problem.low
     if noise == "gaussian":
         error = -special.ndtri(ERROR / 4) * spread / 4 / math.sqrt(n)

@@ -113,7 +113,7 @@ def linucb(query: type[RegressionMoments]) -> PolicyFixture:
     def make(problem: Any, mode: Any) -> LinUCB:
         return dataclasses.replace(LinUCB.of(problem, mode=mode), query=query.of(problem))
 
-    entry = dataclasses.replace(POLICIES["linucb"], make=make)
+    entry = dataclasses.replace(POLICIES["linucb"], factory=make)
     return PolicyFixture.of("linucb", entry, "none")
 
 
@@ -122,12 +122,12 @@ def rare(kind: type[RarelySwitching], **changed: type) -> PolicyFixture:
     entry = POLICIES["glm-rare-explore"]
 
     def make(problem: Any, mode: Any) -> RarelySwitching:
-        plain: Any = entry.make(problem, mode)
+        plain: Any = entry.factory(problem, mode)
         parts = {name: part(**vars(getattr(plain, name))) for name, part in changed.items()}
         return kind(**{**vars(plain), **parts, "threshold": 0.05, "damping": 0.8})
 
     return PolicyFixture.of(
-        "glm-rare-explore", dataclasses.replace(entry, make=make, kinds=(kind,)), "joint"
+        "glm-rare-explore", dataclasses.replace(entry, factory=make, kinds=(kind,)), "joint"
     )
 
 

@@ -352,9 +352,9 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "onto": (2,),
         "constant": (False, True),
     },
-    "core.batches:growing": {"first": (10,), "horizon": (100,)},
-    "core.batches:spanning": {"first": (10,), "horizon": (100,)},
-    "core.links:link_named": {"name": FACTS["link"]},
+    "core.batches:grow_batches": {"first": (10,), "horizon": (100,)},
+    "core.batches:span_horizon": {"first": (10,), "horizon": (100,)},
+    "core.links:get_link": {"name": FACTS["link"]},
     "core.validate:at_least": {"name": ("x",), "value": (1.0,), "low": (0.0,)},
     "core.validate:between": {
         "name": ("x",),

@@ -511,7 +511,7 @@ BY_HAND = {
     "comparison.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
-    "policies.registry:named": "deployment.bandit:Bandit",
+    "policies.registry:resolve_name": "deployment.bandit:Bandit",
     "privacy.ledger:MemoryLedger": "ledger:charge",
     "deployment.questions:Asker": "deployment.questions:Asker tsallis",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",

@@ -19,10 +19,10 @@ from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.players import player
 from kerchief.comparison.run_folder import Folder
 from kerchief.core import validate
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValueError, KerchiefError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import BoundedScalar, GramMatrix, RegressionMoments
 from kerchief.core.report_distribution import ReportDistribution
@@ -93,7 +93,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "an array as a word": lambda: validate.one_of("x", np.array([]), ("a",)),  # type: ignore[arg-type]
     "a list as a name": lambda: POLICIES[[]],  # type: ignore[index]
     "a number as a name": lambda: POLICIES[3],  # type: ignore[index]
-    "a dictionary as a link": lambda: link_named({}),  # type: ignore[arg-type]
+    "a dictionary as a link": lambda: get_link({}),  # type: ignore[arg-type]
     "more dimensions than memory": lambda: facts(dim=10**9),
     "no range of rewards": lambda: facts(low=1.0),
     "a range of rewards below all floats": lambda: BoundedScalar(low=0.0, high=5e-324),
@@ -103,7 +103,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a number as batches": lambda: At(ends=3),  # type: ignore[arg-type]
     "more groups than memory": lambda: GramMatrix(dim=2, norm=1.0, groups=2**40),
     "a Lipschitz bound that is NaN": lambda: problem(arms=3, lipschitz=math.nan),
-    "batches that grow at once": lambda: growing(100, first=1, growth=1e308),
+    "batches that grow at once": lambda: grow_batches(100, first=1, growth=1e308),
     "an array as delta": lambda: Guarantee(
         epsilon=1.0,
         delta=np.zeros(2),  # type: ignore[arg-type]

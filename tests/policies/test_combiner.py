@@ -24,7 +24,7 @@ from kerchief.policies.linear.combiner import (
     printed_constants,
 )
 from kerchief.policies.linear.pairs import PairLinUCB
-from kerchief.policies.refresh import ever_rarer
+from kerchief.policies.refresh import is_refresh_due
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
@@ -97,7 +97,9 @@ def test_the_index_changes_only_when_it_is_posted() -> None:
     )
     whom, _ = followed(policy, (0.5, 0.5, 0.5), 120, 0.3)
     changes = [t for t in range(1, 120) if whom[t] != whom[t - 1]]
-    posted = [t for t in range(120) if ever_rarer(Clock(round=jnp.int32(t - 1), since={}), 0.25)]
+    posted = [
+        t for t in range(120) if is_refresh_due(Clock(round=jnp.int32(t - 1), since={}), 0.25)
+    ]
     assert len(changes) > 10
     assert set(changes) <= set(posted)
 

@@ -193,9 +193,9 @@ def test_lil_ucb_by_hand() -> None:
 def test_lil_ucb_stops_when_one_arm_dwarfs_the_others() -> None:
     policy = LilUCB.of(GAME, channel=CLEAR)  # λ = 1 + 10/3
     others = 6 * (1 + 10 / 3)
-    assert not bool(policy.stopped(counts([3, 3, others], [0, 0, 0])))
+    assert not bool(policy.is_stopped(counts([3, 3, others], [0, 0, 0])))
     enough = counts([3, 3, others + 1], [0, 0, 0])
-    assert bool(policy.stopped(enough))
+    assert bool(policy.is_stopped(enough))
     assert int(policy.recommend(enough)) == 2
 
 
@@ -205,13 +205,13 @@ def test_halving_keeps_the_better_half_and_forgets() -> None:
     assert [(s.arms, s.pulls) for s in policy.stages] == [(5, 6), (3, 11), (2, 16)]
     losses, state, played = [0.5, 0.1, 0.9, 0.3, 0.2], policy.init({}), []
     for round in range(policy.stages[-1].last):
-        assert not (isinstance(policy, Stops) and bool(policy.stopped(state)))
+        assert not (isinstance(policy, Stops) and bool(policy.is_stopped(state)))
         arm = int(_proposed(policy, state, jnp.int32(round)))
         played.append(arm)
         state = learnt(policy, state, arm, losses[arm], round)
         assert isinstance(state, HalvingState)
     assert np.bincount(played).tolist() == [6, 6 + 11 + 16, 6, 6 + 11, 6 + 11 + 16]
-    assert bool(policy.stopped(state))
+    assert bool(policy.is_stopped(state))
     assert int(policy.recommend(state)) == 1
     with pytest.raises(InvalidValueError, match="at least 15"):
         Halving.of(ContextFreeProblem(horizon=14, low=0.0, high=1.0, arms=5), channel=CLEAR)
@@ -257,4 +257,4 @@ def test_every_entry_builds_what_it_says(name: str) -> None:
         action = policy.propose(state, jnp.int32(0), AT)
         assert action.dtype == jnp.int32
         assert 0 <= int(action) < 3
-        assert not (isinstance(policy, Stops) and bool(policy.stopped(state)))
+        assert not (isinstance(policy, Stops) and bool(policy.is_stopped(state)))

@@ -19,7 +19,7 @@ from kerchief.core.random import Stream
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.environments.disjoint import DisjointModels
-from kerchief.policies import POLICIES, disjoint_beliefs, disjoint_contexts, named
+from kerchief.policies import POLICIES, disjoint_beliefs, disjoint_contexts, resolve_name
 from kerchief.policies.disjoint_beliefs import VARIANCES
 from kerchief.policies.disjoint_contexts import DisjointPosterior
 from kerchief.policies.disjoint_models import DisjointSampling
@@ -51,11 +51,11 @@ def total(features: Any, arms: Any, rewards: Any) -> Any:
 
 updated = jax.jit(lambda state, release: POLICY.update(state, "moments", release))
 # As one program each, as in a run.
-believed = jax.jit(disjoint_beliefs.believed, static_argnums=0)
-information = jax.jit(disjoint_beliefs.information)
-corrected = jax.jit(disjoint_contexts.corrected, static_argnums=0)
-met = jax.jit(disjoint_contexts.met, static_argnums=0)
-simulated = jax.jit(disjoint_contexts.simulated, static_argnums=0)
+believed = jax.jit(disjoint_beliefs.estimate_parameters, static_argnums=0)
+information = jax.jit(disjoint_beliefs.measure_information)
+corrected = jax.jit(disjoint_contexts.correct_gram, static_argnums=0)
+met = jax.jit(disjoint_contexts.predict_gram, static_argnums=0)
+simulated = jax.jit(disjoint_contexts.simulate_contexts, static_argnums=0)
 
 
 def test_information_is_that_of_a_regression_with_this_noise() -> None:
@@ -277,8 +277,8 @@ def test_a_masked_arm_is_never_played() -> None:
 
 
 def test_the_best_bandit_is_the_one_that_fits() -> None:
-    assert named("best", FACTS) == "own-models"
-    assert named("best", dataclasses.replace(FACTS, own=0)) == "sampling"
+    assert resolve_name("best", FACTS) == "own-models"
+    assert resolve_name("best", dataclasses.replace(FACTS, own=0)) == "sampling"
 
 
 @pytest.mark.parametrize("name", ["linucb", "sampling", "elimination", "glm"])

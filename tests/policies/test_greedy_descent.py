@@ -18,7 +18,7 @@ from kerchief.checks import BANDIT_LAWS, CheckFailedError, PolicyFixture
 from kerchief.core.contracts import Arms, Environment, Example, NoiseInfo, Policy, Tree
 from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.problems import Problem
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
@@ -97,7 +97,7 @@ def test_a_step_pays_for_the_noise() -> None:
 def test_mean_report_vanishes_at_truth_and_else_points_to_it(link: str) -> None:
     """Whatever the instrument is: exact sums over both rewards, so no error but rounding."""
     rng = np.random.default_rng(0)
-    low, high = link_named(link).rewards(-1.5, 1.5)
+    low, high = get_link(link).rewards(-1.5, 1.5)
     policy = GreedyDescent.of(facts(link, low=low, high=high), focus=0.0)
     truth = np.array([0.9, -0.6, 0.5])
     for focus in (0.0, 0.9):
@@ -119,7 +119,7 @@ def test_mean_report_vanishes_at_truth_and_else_points_to_it(link: str) -> None:
 def _mean_report(policy: GreedyDescent, model: Model, x: Floats, truth: Floats) -> Floats:
     """The expected statistic of an arm, over a reward at either end of the range."""
     arms = Arms(features=jnp.asarray(x)[None], allowed=jnp.ones(1, bool))
-    mean = float(link_named(policy.link).mean(jnp.float64(x @ truth)))
+    mean = float(get_link(policy.link).mean(jnp.float64(x @ truth)))
     chance = (mean - policy.low) / (policy.high - policy.low)
     reports = [
         np.asarray(
@@ -196,7 +196,7 @@ def test_noise_a_third_too_small_is_caught() -> None:
         policy = GreedyDescent.of(problem, mode=mode)
         return dataclasses.replace(policy, query=Understated(dim=problem.dim, norm=problem.norm))
 
-    faint = dataclasses.replace(entry, make=make)
+    faint = dataclasses.replace(entry, factory=make)
     with pytest.raises(AssertionError, match="surprises"):
         law(PolicyFixture.of("faint", faint, "local"))
     with pytest.raises(CheckFailedError, match="BudgetExceededError"):

@@ -12,7 +12,7 @@ from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.policies import POLICIES, named, register
+from kerchief.policies import POLICIES, register, resolve_name
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import STUDIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
@@ -52,7 +52,7 @@ def studies() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "trust"), studies())
 def test_study_plays_the_papers_kind_of_noise(name: str, trust: str) -> None:
-    world: Any = ENVIRONMENTS[POLICIES[name].home or "linear"].make()
+    world: Any = ENVIRONMENTS[POLICIES[name].default_environment or "linear"].make()
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
     protected = build_protected(name, world.problem(2000), Protection(guarantee=promise))
     kinds = {
@@ -67,7 +67,7 @@ def test_study_is_not_offered_for_deployment() -> None:
     assert not any(POLICIES[name].deployable for name, _ in studies())
     for own in (0, 2):
         facts = {"dim": 2, "arms": 2, "norm": 1.0, "radius": 1.0, "low": 0.0, "high": 1.0}
-        assert "@" not in named("best", Problem(**facts, horizon=9, own=own))  # type: ignore[arg-type]
+        assert "@" not in resolve_name("best", Problem(**facts, horizon=9, own=own))  # type: ignore[arg-type]
 
 
 def test_study_of_an_unknown_kind_is_refused() -> None:

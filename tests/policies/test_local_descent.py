@@ -338,7 +338,7 @@ def test_noise_a_third_too_small_is_caught() -> None:
     law(PolicyFixture.of("glm-local@paper", entry, "local"))
 
     def make(problem: Problem, mode: Mode) -> PrintedDescent:
-        policy = entry.make(problem, mode)
+        policy = entry.factory(problem, mode)
         assert isinstance(policy, PrintedDescent)
         fields = {f.name: getattr(policy.query, f.name) for f in dataclasses.fields(policy.query)}
         return dataclasses.replace(policy, query=Understated(**fields))
@@ -346,7 +346,7 @@ def test_noise_a_third_too_small_is_caught() -> None:
     with pytest.raises(AssertionError, match="blocks"):
         law(
             PolicyFixture.of(
-                "faint", dataclasses.replace(entry, make=make, build_with_budget=None), "local"
+                "faint", dataclasses.replace(entry, factory=make, build_with_budget=None), "local"
             )
         )
 

@@ -12,7 +12,7 @@ import pytest
 from jax import Array
 
 from kerchief.core.contracts import Arms, NoiseInfo, Release
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
@@ -49,7 +49,7 @@ def test_with_every_user_at_the_truth_the_estimate_is_the_truth(link: str) -> No
     @jax.jit
     def sent(x: Array) -> Array:
         arms = Arms(features=x, allowed=jnp.ones(4, bool))
-        mean = link_named(link).mean(x[1] @ truth)
+        mean = get_link(link).mean(x[1] @ truth)
         return policy.query.encode(policy.record(posted, arms, jnp.int32(1), mean)["moments"])
 
     rng, total = np.random.default_rng(0), np.zeros(policy.query.size)

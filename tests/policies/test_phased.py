@@ -355,14 +355,14 @@ def test_greedy_keeps_one_action() -> None:
     mean = asked.encoder[0] @ (x[asked.atoms[0]] @ x[7])
     after = one.update(x, one.init({}), asked, PHASE, mean, jnp.float64(0.1))
     assert after.allowed.sum() == 1
-    assert bool(one.settled(after))
+    assert bool(one.is_settled(after))
     np.testing.assert_array_equal(one.finish(x, after), jax.nn.one_hot(7, 30))
 
 
 def test_the_paper_goes_on_with_its_design() -> None:
     one, x = policy(rule="paper"), jnp.asarray(sphere(30, 4))
     alone = state([5])
-    assert not bool(one.settled(alone))
+    assert not bool(one.is_settled(alone))
     shares = one.finish(x, state([5, 6, 7, 8, 9]))
     assert float(shares.sum()) == pytest.approx(1)
     assert float(shares[5:10].sum()) == pytest.approx(1)
@@ -394,7 +394,7 @@ def test_no_learner_function_takes_a_record() -> None:
     public = {"self", "outlook", "features", "state", "asked", "phase", "mean", "noise", "noisy"}
     learner = ("phases", "init", "finish")
     for kind, names in (
-        (Elimination, (*learner, "ask", "update", "settled")),
+        (Elimination, (*learner, "ask", "update", "is_settled")),
         (UniformPopulation, learner),
     ):
         for name in names:

@@ -8,7 +8,7 @@ import pytest
 
 from kerchief.core.contracts import Start
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.deployment import Bandit
 from kerchief.deployment.protected_policy import build_protected
 from kerchief.environments import make_environment
@@ -62,7 +62,7 @@ def test_ridge_alone_meets_criterion_one_where_the_paper_plays(
     link: str, radius: float, dim: int, horizon: int, explores: bool
 ) -> None:
     """A unit arm has ‖x‖² = 1/λ at first; the code explores above 1/(0.01 κ S² d)."""
-    slopes = link_named(link)
+    slopes = get_link(link)
     ridge = code_ridge(
         epsilon=8.0, delta=0.02, horizon=horizon, dim=dim, steepest=slopes.steepest(radius)
     )

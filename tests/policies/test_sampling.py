@@ -14,7 +14,7 @@ import pytest
 
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.players import player
-from kerchief.core.batches import spanning
+from kerchief.core.batches import span_horizon
 from kerchief.core.contracts import Arms, Clock, NoiseInfo, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
@@ -165,7 +165,7 @@ def test_cohorts_grow_so_that_there_are_never_many() -> None:
     """Each tells of its noise, too: many would end exploration (`sampling.md`)."""
     policy = LinearSampling.of(FACTS)
     state, closings = policy.init({"moments": NoiseInfo(noisy=True, separate="users")}), 0
-    readings = spanning(200_000, first=1000, growth=1.02)
+    readings = span_horizon(200_000, first=1000, growth=1.02)
     query = dataclasses.replace(policy.query, readings=readings)
     policy = dataclasses.replace(policy, query=query)
     update = jax.jit(lambda state, release: policy.update(state, "moments", release))

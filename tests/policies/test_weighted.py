@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kerchief.core.contracts import Arms, NoiseInfo, Release
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.deployment.bandit import Bandit
@@ -145,7 +145,7 @@ def test_the_model_stays_linear_however_an_example_is_scaled(size: float, refere
 def test_a_surprise_follows_the_slope_of_the_link(link: str, size: float) -> None:
     """Of a parameter near the reference; where the reference is right, nothing is a surprise."""
     policy, reference = _of(link), np.array([0.3, 0.1, -0.5])
-    x, mean = np.array([0.6, -0.5, 0.4]), link_named(link).mean
+    x, mean = np.array([0.6, -0.5, 0.4]), get_link(link).mean
     for apart in (0.0, 1e-5):
         theta = reference + apart * np.array([1.0, 2.0, -1.0])
         example = _example(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValueError, UnknownNameError
 from kerchief.core.queries import RegressionMoments
@@ -29,7 +29,7 @@ PROMISE = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.SHUFFLE)
 
 @pytest.fixture(scope="module")
 def sums() -> BitSums:
-    schedule = At(ends=growing(400, first=100, growth=2.0))
+    schedule = At(ends=grow_batches(400, first=100, growth=2.0))
     return BitSums.of(QUERY, promise=PROMISE, schedule=schedule, bits=8)
 
 

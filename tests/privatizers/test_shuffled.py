@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.queries import RegressionMoments
 from kerchief.environments import make_environment
@@ -31,7 +31,7 @@ def bytes_of(seed: int) -> Any:
 def sums(**changes: Any) -> ShuffledSums:
     multiplier = gaussian_noise_multiplier(PROMISE.epsilon, PROMISE.delta)
     facts: dict[str, Any] = {"noise_multiplier": multiplier, "horizon": 500, "first": 50, **changes}
-    schedule = At(ends=growing(facts.pop("horizon"), first=facts.pop("first"), growth=2.0))
+    schedule = At(ends=grow_batches(facts.pop("horizon"), first=facts.pop("first"), growth=2.0))
     return ShuffledSums.of(QUERY, schedule=schedule, **facts)
 
 
@@ -72,7 +72,7 @@ def test_many_shuffled_cohorts_cost_the_same_as_one() -> None:
 
 
 def test_the_theorem_is_hundreds_of_times_as_noisy() -> None:
-    schedule = At(ends=growing(500, first=50, growth=2.0))
+    schedule = At(ends=grow_batches(500, first=50, growth=2.0))
     proved = ShuffledSums.by_theorem(QUERY, epsilon=1.0, delta=1e-6, schedule=schedule)
     tight = sums(noise_multiplier=gaussian_noise_multiplier(1.0, 1e-6))
     assert isinstance(proved.aggregator, Binomial)

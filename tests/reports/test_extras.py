@@ -30,7 +30,7 @@ def test_an_output_needs_its_own_libraries_alone(monkeypatch: pytest.MonkeyPatch
 
 def test_a_checkout_is_installed_from_where_it_lies() -> None:
     root = Path(kerchief.__file__).parents[2]
-    assert extras.installing("report") == f"pip install -e '{root}[report]'"
+    assert extras.format_install_command("report") == f"pip install -e '{root}[report]'"
 
 
 class _Installed:
@@ -58,7 +58,7 @@ def test_an_installed_copy_is_installed_again_from_its_source(
 ) -> None:
     monkeypatch.setattr(kerchief, "__file__", str(tmp_path / "a" / "kerchief" / "__init__.py"))
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: _Installed(told))
-    assert extras.installing("report") == command
+    assert extras.format_install_command("report") == command
 
 
 def test_install_hint_falls_back_to_pip_for_unknown_package(
@@ -69,4 +69,4 @@ def test_install_hint_falls_back_to_pip_for_unknown_package(
 
     monkeypatch.setattr(kerchief, "__file__", str(tmp_path / "a" / "kerchief" / "__init__.py"))
     monkeypatch.setattr(importlib.metadata, "distribution", unknown)
-    assert extras.installing("cuda") == "pip install 'kerchief[cuda]'"
+    assert extras.format_install_command("cuda") == "pip install 'kerchief[cuda]'"

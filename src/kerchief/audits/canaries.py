@@ -114,8 +114,8 @@ def count_canaries(
 def _find_loss(name: str) -> Any:
     """The loss that a bandit asks to be fitted."""
     entry = POLICIES[name]
-    home = make_environment(link=entry.home or "linear", dim=2, arms=2)
-    queries = entry.make(home.problem(1000), "tuned").queries
+    home = make_environment(link=entry.default_environment or "linear", dim=2, arms=2)
+    queries = entry.factory(home.problem(1000), "tuned").queries
     losses = [query for query in queries.values() if isinstance(query, BoundedLoss)]
     if Trust.JOINT not in entry.trusts or not losses:
         raise InvalidValueError(

@@ -158,7 +158,7 @@ def _view_bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int,
 
 
 def _build_world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
-    home = ENVIRONMENTS[entry.home or "linear"]
+    home = ENVIRONMENTS[entry.default_environment or "linear"]
     if home.problem is not kind:
         home = next(world for _, world in ENVIRONMENTS.items() if world.problem is kind)
     sizes = {"dim": 2, "arms": 4 if kind is PopulationProblem else 2, "clients": 10_000}

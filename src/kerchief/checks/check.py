@@ -164,7 +164,7 @@ def _resolve_name(name: str) -> Any:
             subjects.add(key, partial(registry.__getitem__, key))
     for key, world in ENVIRONMENTS.items():
         subjects.add(key, world.make)
-    return subjects[POLICIES.own_name(name)]()
+    return subjects[POLICIES.resolve_alias(name)]()
 
 
 def _build_noise(kind: Any) -> Any:
@@ -230,7 +230,7 @@ def _build_entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEn
     """Build the entry of a bandit that is not registered."""
     problem = (world or small_home(_HOME_NAMES[kind.feedback])).problem(400)
     return PolicyEntry(
-        make=make,
+        factory=make,
         kinds=(kind,),
         summary=(kind.__doc__ or kind.__name__).splitlines()[0],
         source="given by hand",
@@ -239,7 +239,7 @@ def _build_entry(kind: Any, make: Any, world: AnyEnvironment | None) -> PolicyEn
         aim="regret",
         trusts=tuple(TRUSTS),
         parent=kind.__name__,
-        home=_HOME_NAMES[kind.feedback],
+        default_environment=_HOME_NAMES[kind.feedback],
         build_with_budget=make,
         noises={},
         deployable=False,

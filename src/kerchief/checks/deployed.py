@@ -134,7 +134,7 @@ _learn = jax.jit(lambda policy, *arguments: policy.learn(*arguments))
 @jax.jit
 def _read_decision(policy: Any, state: Any) -> tuple[Array, Array]:
     """Return what a state recommends and whether it stops."""
-    is_over = policy.stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
+    is_over = policy.is_stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
     return policy.recommend(state), is_over
 
 

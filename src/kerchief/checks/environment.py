@@ -20,7 +20,7 @@ from kerchief.checks.protocol import clock_at
 from kerchief.checks.statistics import hoeffding
 from kerchief.core.contracts import Arms, WorstCaseAdversary
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
@@ -265,7 +265,7 @@ def rewards_have_the_right_mean(world: WorldCase) -> None:
     fair = abs(gap - expected_gap) <= 2 * room
     expect(fair, seen=f"means {gap} apart", expected=f"{expected_gap}, the regret")
     if hasattr(environment, "link") and hasattr(truth, "parameter"):
-        mean = float(link_named(environment.link).mean(arms.features[best] @ truth.parameter))
+        mean = float(get_link(environment.link).mean(arms.features[best] @ truth.parameter))
         close = abs(means[best] - mean) <= room
         expect(close, seen=f"a mean reward of {means[best]}", expected=f"{mean}, by the link")
 

@@ -87,7 +87,7 @@ def _measure_regret(case: PolicyFixture, bandit: ProtectedPolicy) -> Floats:
     return play(case, bandit, ledger=MemoryLedger(free)).run.regret
 
 
-@law(when=lambda case: case.entry.home is not None)
+@law(when=lambda case: case.entry.default_environment is not None)
 def beats_uniform_play(case: PolicyFixture) -> None:
     """On its home its regret is below uniform play's, by a paired t test at level 1e-6.
 

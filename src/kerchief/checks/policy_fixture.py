@@ -95,7 +95,9 @@ class PolicyFixture:
         """
         own = choose_mechanism(entry, trust)
         options.setdefault("mechanism", BEST if own == "bit" else own)
-        options["environment"] = options.get("environment") or small_home(entry.home or "linear")
+        options["environment"] = options.get("environment") or small_home(
+            entry.default_environment or "linear"
+        )
         return cls(name=name, entry=entry, trust=trust, **options)
 
     def __str__(self) -> str:

@@ -31,8 +31,8 @@ from kerchief.policies.context_free.base import ContextFree
 _LEARNER: dict[type, tuple[str, ...]] = {
     Policy: ("init", "due", "request", "update", "refreshes", "publish"),
     ContextFree: ("propose", "ready", "memo", "learn", "recommend"),
-    Stops: ("stopped",),
-    PhasePolicy: ("phases", "init", "ask", "update", "settled", "finish"),
+    Stops: ("is_stopped",),
+    PhasePolicy: ("phases", "init", "ask", "update", "is_settled", "finish"),
 }
 # What `mechanisms.exact_gaussian` sets aside for arithmetic in float64; float32 serves
 # simulation only.

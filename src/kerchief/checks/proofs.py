@@ -94,7 +94,7 @@ def proofs() -> Iterator[Proof]:
     for name, where in _VALUES.items():
         yield Proof(kind="release", name=name, status="proved", note=Path(where))
     for name, entry in POLICIES.items():
-        problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
+        problem = ENVIRONMENTS[entry.default_environment or "linear"].make().problem(1000)
         offered: Status = "proved" if entry.deployable else "for study"
         status = offered if entry.trusts != ("none",) else "not private"
         queries = entry.build(problem, "tuned").queries.values()

@@ -146,7 +146,7 @@ class ReferenceRunner:
         """Whether nobody is asked any more."""
         policy = self.policy
         return (
-            bool(policy.stopped(self._copy_input(self.state)))
+            bool(policy.is_stopped(self._copy_input(self.state)))
             if isinstance(policy, Stops)
             else False
         )

@@ -74,7 +74,7 @@ def _find_false_facts(
     name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]
 ) -> list[Failure]:
     """List the facts of an entry that do not hold."""
-    homes = entry.home is None or entry.home in set(ENVIRONMENTS)
+    homes = entry.default_environment is None or entry.default_environment in set(ENVIRONMENTS)
     trusts = bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS)
     has_mechanisms = trusts and all(
         trust in entry.trusts and mechanism in MECHANISMS_OF[Trust(trust)]
@@ -91,7 +91,7 @@ def _find_false_facts(
         "runs under known trusts": (trusts, entry.trusts),
         "names noises of its trusts": (not trusts or has_mechanisms, dict(entry.noises)),
         "has a parent": (entry.parent in set(registry), entry.parent),
-        "has a home": (homes, entry.home),
+        "has a home": (homes, entry.default_environment),
         "is said to be deployable only if it is no paper's own": (own, dict(entry.noises)),
     }
     return [
@@ -105,7 +105,7 @@ def _list_worlds(entry: PolicyEntry) -> tuple[str, ...]:
     """List the environments in which an entry builds all its classes."""
     if len(entry.problems) > 1:
         return "linear", "own", "population", "chance", "quadratic"
-    home = entry.home or "linear"
+    home = entry.default_environment or "linear"
     # One that has several for one kind of problem goes by the rewards.
     return (home,) if len(entry.kinds) == 1 else (home, "logistic")
 

@@ -14,7 +14,7 @@ import jax
 from kerchief.cli.factor_cache import keep_factors
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
-from kerchief.reports.extras import installing
+from kerchief.reports.extras import format_install_command
 from kerchief.simulation.machine import compile_on_one_core
 
 _configure: Callable[[str, object], None] = jax.config.update
@@ -65,7 +65,7 @@ def _find_plugins() -> importlib.metadata.EntryPoints:
 def _build_error(device: str) -> InvalidValueError:
     return InvalidValueError(
         f"device is {device!r}; JAX finds none here. For an NVIDIA GPU, "
-        f"{installing('cuda')}; or choose --device cpu"
+        f"{format_install_command('cuda')}; or choose --device cpu"
     )
 
 

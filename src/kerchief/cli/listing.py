@@ -122,7 +122,7 @@ def _list_proofs() -> list[Line]:
 
 def _list_parameters(entry: PolicyEntry) -> list[str]:
     """List the parameters that `--number` can set."""
-    world = ENVIRONMENTS[entry.home or "linear"].make()
+    world = ENVIRONMENTS[entry.default_environment or "linear"].make()
     policy = entry.build(world.problem(1000), "tuned")
     return sorted([*numbers_of(policy), *entry.arguments])
 

@@ -37,7 +37,7 @@ from kerchief.planning.budgeted_runner import play
 from kerchief.planning.pilot_runs import SimulatedRuns
 from kerchief.planning.plan_config import settings
 from kerchief.planning.planning import ANY, FAMILY, STRENGTH, Planning
-from kerchief.reports.extras import NEEDS, installing, missing
+from kerchief.reports.extras import NEEDS, format_install_command, missing
 from kerchief.reports.output_path import Place
 from kerchief.reports.report import kept_promises
 
@@ -202,7 +202,7 @@ def _build_files(advice: Advice, document: dict[str, Any]) -> dict[str, bytes]:
         complain(
             "warning",
             f"the page will not be written without {', '.join(lacking)}: run "
-            f"{installing('report')}",
+            f"{format_install_command('report')}",
         )
     else:
         contents["picture"] = plan_page.picture(advice)

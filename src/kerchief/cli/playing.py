@@ -23,7 +23,7 @@ from kerchief.comparison.runner import RunState, hand_out
 from kerchief.comparison.workers import Workers, local_processes
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
-from kerchief.reports.extras import NEEDS, installing, missing
+from kerchief.reports.extras import NEEDS, format_install_command, missing
 from kerchief.reports.figures import FORMATS
 from kerchief.reports.outputs import Outputs, free_folder, own_folder
 from kerchief.reports.report import kept_promises, of_one_report
@@ -277,7 +277,7 @@ def _announce(outputs: Outputs, work: RunState, narrow: str) -> None:
         complain(
             "warning",
             f"{' and '.join(need for need in NEEDS if need not in outputs.wanted)} will not be "
-            f"written without {', '.join(lacking)}: run {installing('report')}",
+            f"written without {', '.join(lacking)}: run {format_install_command('report')}",
         )
     if narrow:
         cells, replicates = outputs.plan.cells(), outputs.plan.replicates

@@ -144,7 +144,7 @@ continuum
             return self.data.origin.name
         if self.env is not None:
             return self.env
-        homes = [POLICIES[name].home for name in self.policies]
+        homes = [POLICIES[name].default_environment for name in self.policies]
         return next((home for home in homes if home is not None), "linear")
 
     @functools.cached_property

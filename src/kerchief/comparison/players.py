@@ -159,7 +159,7 @@ def player(
     mechanism_name = choose_mechanism(POLICIES[policy], trusted) if mechanism is None else mechanism
     MECHANISMS_OF[trusted][mechanism_name]
     return Player(
-        policy=POLICIES.own_name(policy),
+        policy=POLICIES.resolve_alias(policy),
         trust=trusted,
         epsilon=positive("epsilon", epsilon, infinite=True),
         mode=mode,

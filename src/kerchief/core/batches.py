@@ -11,12 +11,12 @@ from kerchief.core.contracts import Clock
 from kerchief.core.validate import MOST_ROUNDS, between, whole
 
 
-def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
+def grow_batches(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     """How many users have come when each batch ends, each end `growth` times the one before.
 
     Those who come after the last full batch are in none: nobody could learn from them.
 
-    >>> growing(100, first=10, growth=2.0)
+    >>> grow_batches(100, first=10, growth=2.0)
     (10, 20, 40, 80)
     """
     horizon = whole("horizon", horizon, high=MOST_ROUNDS)
@@ -27,9 +27,9 @@ def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     return tuple(ends)
 
 
-def spanning(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
-    """Like `growing`, at a pace changed a little so that the last batch ends with the horizon."""
-    start, *_ = growing(horizon, first=first, growth=growth)
+def span_horizon(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
+    """Grow batches at a pace for which the last one ends with the horizon."""
+    start, *_ = grow_batches(horizon, first=first, growth=growth)
     steps = max(1, round(math.log(horizon / start) / math.log(growth)))
     pace = (horizon / start) ** (1 / steps)
     ends = {math.floor(start * pace**step) for step in range(steps)}

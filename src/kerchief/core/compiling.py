@@ -15,7 +15,7 @@ _QUICK: Mapping[str, bool | str] = {
 """Options for a CPU: an older way to emit loops, and less search for what is faster still."""
 
 
-def compiled_quickly(
+def compile_quickly(
     *, static: int | tuple[int, ...] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function when it is called first, in less time than `jax.jit` takes.
@@ -25,7 +25,7 @@ def compiled_quickly(
     Args:
         static: which arguments are part of the structure.
 
-    >>> @compiled_quickly(static=1)
+    >>> @compile_quickly(static=1)
     ... def power(base: jax.Array, exponent: int) -> jax.Array:
     ...     return base**exponent
     >>> float(power(jax.numpy.float32(3), 2))
@@ -36,7 +36,9 @@ def compiled_quickly(
         # Only now, since to ask which backend there is starts it.
         @functools.cache
         def compile_once() -> Callable[..., Any]:
-            options = {name: value for name, value in _options().items() if is_known(name, value)}
+            options = {
+                name: value for name, value in _options().items() if is_supported(name, value)
+            }
             return jax.jit(function, static_argnums=static, compiler_options=options or None)
 
         @functools.wraps(function)
@@ -49,7 +51,7 @@ def compiled_quickly(
 
 
 @functools.cache
-def is_known(option: str, value: bool | str) -> bool:
+def is_supported(option: str, value: bool | str) -> bool:
     """Whether this version of the compiler has the option."""
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options={option: value})

@@ -290,7 +290,7 @@ def does_newest_count(policy: Policy) -> bool:
 class Stops(Protocol):
     """A bandit that may stop before the horizon; from then on nobody is asked."""
 
-    def stopped(self, state: Tree) -> Array:
+    def is_stopped(self, state: Tree) -> Array:
         """Learner: whether nothing more is asked."""
 
 
@@ -385,7 +385,7 @@ class AdaptiveAdversary(Protocol):
 class Oracle(Protocol):
     """A yardstick that is told the truth about a simulated world: it plays nowhere else."""
 
-    def told(self, arm: Array) -> Tree:
+    def play_only(self, arm: Array) -> Tree:
         """The model, from the arm that is the best on average."""
 
 

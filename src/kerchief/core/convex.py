@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
-from kerchief.core.validate import MOST_DIM, usual, whole
+from kerchief.core.validate import MOST_DIM, check_bounds, whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Domain(abc.ABC):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        usual(self)
+        check_bounds(self)
 
     @property
     def rank(self) -> int:

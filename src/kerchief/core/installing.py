@@ -9,7 +9,7 @@ from pathlib import Path
 import kerchief
 
 
-def installing(extra: str) -> str:
+def format_install_command(extra: str) -> str:
     """The command that installs an extra, from where kerchief itself was installed."""
     return f"pip install {_origin().format(extra=extra)}"
 

@@ -63,7 +63,7 @@ def smat(vector: Array, dim: int) -> Array:
 
 
 def inverse(matrix: Array, *, rolled: bool = False) -> Array:
-    """Invert a positive definite matrix; pass any other through `floored` first.
+    """Invert a positive definite matrix; pass any other through `floor_eigenvalues` first.
 
     By Gauss-Jordan sweeps without exchanges, or, if it is large, by its Cholesky factor. Where it
     is done rarely, sweeps that are `rolled` into a loop compile in half the time.
@@ -89,12 +89,12 @@ def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
     return base - (column - unit)[:, None] * (base[k] / column[k])[None, :]
 
 
-def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
+def solve_quadratic(matrix: Array, right: Array) -> tuple[Array, Array]:
     """M⁻¹ b of a positive definite matrix M, and xᵀ M⁻¹ x for that x.
 
     Where the matrix is small by its Cholesky factor, number by number: fewer steps than an inverse.
 
-    >>> x, square = solved(jnp.array([[4.0, 2.0], [2.0, 10.0]]), jnp.array([9.0, 9.0]))
+    >>> x, square = solve_quadratic(jnp.array([[4.0, 2.0], [2.0, 10.0]]), jnp.array([9.0, 9.0]))
     >>> x.round(4).tolist(), round(float(square), 4)
     ([2.0, 0.5], 1.0278)
     """
@@ -167,7 +167,7 @@ def lower_root(matrix: Array, *, rolled: bool = False) -> Array:
     return state[0]
 
 
-def orthonormal(columns: Array) -> Array:
+def orthonormalize(columns: Array) -> Array:
     """Columns at right angles, of length 1, with the same span; a column of it adds zeros.
 
     There are no more of them than they are long.
@@ -175,7 +175,7 @@ def orthonormal(columns: Array) -> Array:
     By Gram and Schmidt, each column twice, which leaves nothing that floats could tell; or, of many
     columns, the orthogonal factor.
 
-    >>> orthonormal(jnp.array([[0.0, 5.0], [2.0, 1.0]])).tolist()
+    >>> orthonormalize(jnp.array([[0.0, 5.0], [2.0, 1.0]])).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
     dim, count = columns.shape
@@ -213,21 +213,21 @@ def _unit(vector: Array) -> Array:
     return jnp.where(length > 0, vector / jnp.where(length > 0, length, 1), 0)
 
 
-def floored_inverse(matrix: Array, floor: Array) -> Array:
-    """The inverse of `floored(matrix, floor)`, in one decomposition where that is cheaper."""
+def invert_floored(matrix: Array, floor: Array) -> Array:
+    """Invert `floor_eigenvalues(matrix, floor)`, in one decomposition where that is cheaper."""
     if matrix.shape[-1] <= _MOST_UNROLLED:
-        return inverse(floored(matrix, floor))
+        return inverse(floor_eigenvalues(matrix, floor))
     values, vectors = jnp.linalg.eigh(matrix)
     inverted: Array = (vectors / jnp.maximum(values, floor)) @ vectors.T
     return inverted
 
 
-def floored(matrix: Array, floor: Array) -> Array:
+def floor_eigenvalues(matrix: Array, floor: Array) -> Array:
     """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing).
 
     It must be symmetric to the bit: one with no smaller eigenvalue may come back as it is.
 
-    >>> floored(jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array(0.5)).tolist()
+    >>> floor_eigenvalues(jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array(0.5)).tolist()
     [[2.0, 1.0], [1.0, 2.0]]
     """
     if jax.default_backend() != "cpu" or matrix.shape[-1] > _MOST_UNROLLED:

@@ -129,7 +129,7 @@ _POISSON = Link(
 LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 
 
-def link_named(name: str) -> Link:
+def get_link(name: str) -> Link:
     """Find a link."""
     if not isinstance(name, str) or name not in LINKS:
         raise UnknownNameError(

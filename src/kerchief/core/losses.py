@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Example, Minimizer, Start
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.minimizers import Look, newton
 from kerchief.core.problems import Problem
 from kerchief.core.queries import BaseStatistic, clip_features, finite
@@ -43,7 +43,7 @@ class GLMLoss(BaseStatistic):
     def __post_init__(self) -> None:
         """Check the bounds, and the link."""
         super().__post_init__()
-        link_named(self.link)
+        get_link(self.link)
 
     @classmethod
     def of(
@@ -90,7 +90,7 @@ class GLMLoss(BaseStatistic):
     def gradients(self, rows: Array, point: Array) -> Array:
         """The clipped gradient of each row's loss at this point, in the rows' precision."""
         x, y = rows[:, : self.dim], rows[:, self.dim]
-        slopes = link_named(self.link).mean(x @ point.astype(rows.dtype)) - y
+        slopes = get_link(self.link).mean(x @ point.astype(rows.dtype)) - y
         # The floor is above what squares that underflow can hide; an endless slope meets the limit.
         limit = self.clip / jnp.maximum(jnp.sqrt((x * x).sum(-1)), 1e-15)
         slopes = jnp.clip(jnp.where(jnp.isnan(slopes), 0, slopes), -limit, limit)
@@ -107,7 +107,7 @@ class GLMLoss(BaseStatistic):
                 curvature=total.curvature + start.ridge * jnp.eye(self.dim),
             )
 
-        at_origin = count * link_named(self.link).integral(jnp.float64(0))
+        at_origin = count * get_link(self.link).integral(jnp.float64(0))
         return newton(look, start.point.astype(jnp.float64), at_origin=at_origin)
 
     def _look(self, rows: Array, point: Array, count: Array | int) -> Look:
@@ -116,7 +116,7 @@ class GLMLoss(BaseStatistic):
         Blocks that hold none of them are not visited, so it takes as long as there are users, but
         where one block has room for all that may come.
         """
-        link, room = link_named(self.link), rows.shape[0]
+        link, room = get_link(self.link), rows.shape[0]
         size = min(room, _ROWS_ON_CPU if jax.default_backend() == "cpu" else _ROWS)
 
         def add(block: Array | int, total: Look) -> Look:

@@ -18,7 +18,7 @@ from jax import Array
 from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
 from kerchief.core.struct import struct
-from kerchief.core.validate import usual
+from kerchief.core.validate import check_bounds
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ _MOST_LOOKS = 1000
 """How often Newton's method looks at its function at most."""
 
 
-def into_ball(point: Array, radius: float | Array) -> Array:
+def project_to_ball(point: Array, radius: float | Array) -> Array:
     """The nearest point of the ball around zero.
 
-    >>> into_ball(jnp.array([0.0, 4.0]), 2.0).tolist()
+    >>> project_to_ball(jnp.array([0.0, 4.0]), 2.0).tolist()
     [0.0, 2.0]
     """
     return point * jnp.minimum(1.0, radius / jnp.maximum(jnp.linalg.norm(point), 1e-30))
@@ -63,7 +63,7 @@ class PreconditionedSteps:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        usual(self)
+        check_bounds(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps."""
@@ -71,7 +71,7 @@ class PreconditionedSteps:
 
         def step(i: Array | int, point: Array) -> Array:
             slope = gradient(point, i) + start.ridge * point
-            return into_ball(point - metric @ slope, start.radius)
+            return project_to_ball(point - metric @ slope, start.radius)
 
         return repeat(self.steps, step, start.point)
 
@@ -92,7 +92,7 @@ class GradientDescent:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        usual(self)
+        check_bounds(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps and return the mean of the points at which gradients were taken."""
@@ -103,7 +103,7 @@ class GradientDescent:
         def step(i: Array | int, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             point, total = sums
             slope = gradient(point, i) + start.ridge * point
-            return into_ball(point - length * slope, self.radius), total + point
+            return project_to_ball(point - length * slope, self.radius), total + point
 
         _, total = repeat(self.steps, step, (start.point, 0 * start.point))
         return total / self.steps

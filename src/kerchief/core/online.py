@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Tree
-from kerchief.core.linalg import solved
-from kerchief.core.minimizers import into_ball
+from kerchief.core.linalg import solve_quadratic
+from kerchief.core.minimizers import project_to_ball
 from kerchief.core.struct import static, struct
 
 # Newton's method in `nearest` doubles the correct digits in each step, and starts close.
@@ -72,7 +72,7 @@ class Descent:
         """One step against the gradient."""
         steps = state.steps + 1
         rate = self.pace / (steps + self.pace * curvature)
-        return Moving(at=into_ball(state.at - rate * gradient, self.radius), steps=steps)
+        return Moving(at=project_to_ball(state.at - rate * gradient, self.radius), steps=steps)
 
 
 @struct
@@ -142,7 +142,7 @@ class Maler:
     def step(self, state: Experts, gradient: Array, curvature: Array) -> Experts:
         """Judge the experts by their surrogates, then let each take its own step."""
         bound = self.slack * curvature * self.radius
-        g = into_ball(gradient, bound)
+        g = project_to_ball(gradient, bound)
         here, steps = self.point(state), state.steps + 1
         rates = self._rates(state.length, bound)
         slow, fast = rates[0], rates[1 : self.rates + 1, None]
@@ -164,8 +164,8 @@ class Maler:
         metric = state.metric + slopes[:, :, None] * slopes[:, None, :]
         pulls = jnp.einsum("kij,kj->ki", metric, state.concave) - slopes / self.newton
         return Experts(
-            convex=into_ball(convex, self.radius),
-            strong=jax.vmap(into_ball, in_axes=(0, None))(strong, self.radius),
+            convex=project_to_ball(convex, self.radius),
+            strong=jax.vmap(project_to_ball, in_axes=(0, None))(strong, self.radius),
             concave=jax.vmap(nearest, in_axes=(0, 0, None))(metric, pulls, self.radius),
             metric=metric,
             weights=jax.nn.log_softmax(state.weights - surrogates),
@@ -239,7 +239,7 @@ def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
 
     def at(load: Array) -> tuple[Array, Array, Array]:
         """The point, by which share it is too long, and what to add to ν then."""
-        point, slope = solved(metric + load * unit, pull)
+        point, slope = solve_quadratic(metric + load * unit, pull)
         square = point @ point
         excess = jnp.sqrt(square) / radius - 1
         return point, excess, excess * square / jnp.maximum(slope, 1e-30)

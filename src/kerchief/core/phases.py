@@ -93,7 +93,7 @@ class PhasePolicy(Protocol):
         """How many groups the clients of a phase are in."""
         return 0
 
-    def evened(self) -> Self:
+    def with_equal_groups(self) -> Self:
         """Return this bandit with group sizes that no release decides, for deployments."""
         return self
 
@@ -131,7 +131,7 @@ class PhasePolicy(Protocol):
         """
         raise TypeError("this bandit asks nobody")
 
-    def settled(self, state: Tree) -> Array:
+    def is_settled(self, state: Tree) -> Array:
         """Learner: whether nothing is left to ask."""
         raise TypeError("this bandit asks nobody")
 

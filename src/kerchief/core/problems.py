@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kerchief.core import validate
 from kerchief.core.convex import Domain
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 
 WHOLE_RECORD = "context, action and reward"
 """What is protected of a user who meets a bandit in private."""
@@ -61,12 +61,12 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.usual(self)
+        validate.check_bounds(self)
         validate.whole("arms", self.arms, high=2**24)
         validate.whole("own", self.own, low=0, high=self.dim)
         validate.at_least("high - low", self.high - self.low, 1e-9)
         largest_score = self.norm * self.radius
-        steepest = link_named(self.link).steepest(largest_score)
+        steepest = get_link(self.link).steepest(largest_score)
         if steepest > _STEEPEST:
             raise InvalidValueError(
                 f"scores reach {largest_score:g}, where {self.link} rewards grow by {steepest:g} "
@@ -140,7 +140,7 @@ class ContextFreeProblem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.usual(self)
+        validate.check_bounds(self)
         validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.whole("arms", self.arms, low=0, high=2**24)
         if (self.arms > 0) == (self.domain is not None):

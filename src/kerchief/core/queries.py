@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.validate import at_least, between, positive, usual, whole
+from kerchief.core.validate import at_least, between, check_bounds, positive, whole
 
 
 def finite(value: Array) -> Array:
@@ -59,7 +59,7 @@ class BaseStatistic:
 
     def __post_init__(self) -> None:
         """Check the bounds."""
-        usual(self)
+        check_bounds(self)
         positive("local", self.local, infinite=True)
         between("keep", self.keep, 1e-6, 1.0, closed=True)
 
@@ -88,7 +88,7 @@ class RegressionMoments(BaseStatistic):
     @classmethod
     def of(cls, problem: Problem) -> RegressionMoments:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
-        midpoint, origin = (problem.low + problem.high) / 2, link_named(problem.link).origin
+        midpoint, origin = (problem.low + problem.high) / 2, get_link(problem.link).origin
         offset = midpoint if problem.constant else origin
         return cls(
             dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, offset=offset

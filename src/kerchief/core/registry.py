@@ -46,19 +46,19 @@ class Registry(Generic[T]):
         """Decorate a definition with its name."""
         return lambda entry: self.add(name, entry)
 
-    def mean(self, word: str, *names: str) -> None:
+    def add_alias(self, word: str, *names: str) -> None:
         """Let a word stand for the first of these entries that fits; it is no entry of its own.
 
         >>> colours: Registry[str] = Registry("colour")
-        >>> colours.mean("warm", "red", "gold")
+        >>> colours.add_alias("warm", "red", "gold")
         >>> colours.add("red", "#f00"), colours.add("gold", "#fd0"), colours["warm"]
         ('#f00', '#fd0', '#f00')
-        >>> colours.own_name("warm"), colours.own_name("warm", lambda one: "d" in one)
+        >>> colours.resolve_alias("warm"), colours.resolve_alias("warm", lambda one: "d" in one)
         ('red', 'gold')
         """
         self._aliases[word] = names
 
-    def own_name(self, name: str, fits: Callable[[T], bool] = lambda entry: True) -> str:
+    def resolve_alias(self, name: str, fits: Callable[[T], bool] = lambda entry: True) -> str:
         """The entry's own name, where a word for some may have been given: the first that fits."""
         names = self._aliases.get(name) if isinstance(name, str) else None
         if names is None:
@@ -67,7 +67,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         """Find a thing, or say which names are near."""
-        name = self.own_name(name)
+        name = self.resolve_alias(name)
         if not isinstance(name, str):
             raise UnknownNameError(
                 f"a {type(name).__name__} is no name of a {self.kind}; give a text"

@@ -136,7 +136,7 @@ before
     return wholes
 
 
-def usual(checked: Any) -> None:
+def check_bounds(checked: Any) -> None:
     """Check the public bounds of a frozen dataclass, by the names of its fields; see `plain`.
 
     For `__post_init__`: `high` is at least `low`, and `batches` and `readings` increase.

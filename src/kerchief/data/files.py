@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValueError, KerchiefError, WriteError
-from kerchief.core.installing import installing
+from kerchief.core.installing import format_install_command
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,9 @@ def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
             f"data is {str(path)!r}; give a file that ends in .csv, .tsv, .parquet"
         )
     if importlib.util.find_spec("polars") is None:
-        raise KerchiefError(f"files cannot be read without polars: run {installing('report')}")
+        raise KerchiefError(
+            f"files cannot be read without polars: run {format_install_command('report')}"
+        )
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:

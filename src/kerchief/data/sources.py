@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
 from kerchief.core.errors import CodecError, InvalidValueError, KerchiefError
-from kerchief.core.installing import installing
+from kerchief.core.installing import format_install_command
 from kerchief.data.declaration import Declared, declared_range
 from kerchief.data.dsjson import read_dsjson
 from kerchief.data.feature_selection import AskedFeatures, ReadLogs, nothing
@@ -164,7 +164,9 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
     if kind not in (".csv", ".parquet"):
         raise InvalidValueError(f"path is {str(path)!r}; let it end in .csv or .parquet")
     if importlib.util.find_spec("polars") is None:
-        raise KerchiefError(f"tables cannot be written without polars: run {installing('report')}")
+        raise KerchiefError(
+            f"tables cannot be written without polars: run {format_install_command('report')}"
+        )
     import polars as pl
 
     columns: dict[str, NDArray[Any]] = {

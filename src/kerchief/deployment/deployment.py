@@ -165,7 +165,7 @@ def deploy(
     projection = None if project is None else projection_of(problem, project)
     problem = problem if projection is None else projected(problem, projection)
     if isinstance(policy, str):
-        policy = named(policy, problem)
+        policy = resolve_name(policy, problem)
     spec = _PolicySpec(
         name=policy if isinstance(policy, str) else None,
         mode=one_of("mode", mode, get_args(Mode)),
@@ -307,7 +307,7 @@ def _plan_phases(
     Groups have equal sizes, so that no release decides how many clients or coins a sum has
     (`population.md`).
     """
-    policy = raw_policy.evened()
+    policy = raw_policy.with_equal_groups()
     privatizers = protect(policy, protection, horizon=policy.problem.horizon)
     if ANSWERS not in privatizers:
         raise InvalidValueError(

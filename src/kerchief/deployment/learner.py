@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.compiling import compiled_quickly
+from kerchief.core.compiling import compile_quickly
 from kerchief.core.contracts import Clock, NoiseInfo, Policy, Tree, does_newest_count
 from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
@@ -423,10 +423,10 @@ def _apply_releases(
     return final_state
 
 
-_update_state = compiled_quickly(static=2)(_apply_releases)
+_update_state = compile_quickly(static=2)(_apply_releases)
 
 
-@compiled_quickly(static=2)
+@compile_quickly(static=2)
 def _update_and_publish(
     policy: Policy, state: Tree, names: tuple[str, ...], releases: tuple[Array, ...], count: Array
 ) -> tuple[Tree, dict[str, Array]]:

@@ -14,7 +14,7 @@ from kerchief.core.errors import InvalidValueError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import between
-from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, PrivacyBudget, named
+from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, PrivacyBudget, resolve_name
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.channels import channel_of
@@ -81,7 +81,7 @@ def build_protected(
     >>> round(protected.policy.channel.spread, 3)
     1.082
     """
-    entry = POLICIES[named(name, problem)] if isinstance(name, str) else name
+    entry = POLICIES[resolve_name(name, problem)] if isinstance(name, str) else name
     if not isinstance(entry, PolicyEntry):
         raise InvalidValueError(
             f"the policy is a {type(entry).__name__}; give a name from `kerchief list policies`"

@@ -373,7 +373,7 @@ def _init(policy: ContextFree, outlook: tuple[tuple[str, NoiseInfo], ...]) -> Tr
 
 @jax.jit
 def _stopped(policy: Stops, state: Tree) -> Array:
-    return policy.stopped(state)
+    return policy.is_stopped(state)
 
 
 @jax.jit

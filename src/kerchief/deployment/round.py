@@ -156,7 +156,7 @@ class Round:
 
     def going(self, carry: Carry) -> Array | bool:
         """Whether anyone is asked in this round."""
-        return ~self.policy.stopped(carry.state) if isinstance(self.policy, Stops) else True
+        return ~self.policy.is_stopped(carry.state) if isinstance(self.policy, Stops) else True
 
     def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array]:
         """Which releases on demand the learner wants now, within what was paid for."""

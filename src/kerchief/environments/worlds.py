@@ -12,7 +12,7 @@ from jax import Array
 
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.links import LINKS, link_named
+from kerchief.core.links import LINKS, get_link
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
@@ -110,7 +110,7 @@ class GLMEnvironment:
         NOISES[noise]
         count = contexts.count
         least = validate.whole("fewest arms", count if fewest is None else fewest, high=count)
-        low, high = link_named(link).rewards(contexts.least_score() * radius, radius)
+        low, high = get_link(link).rewards(contexts.least_score() * radius, radius)
         limit = low + _MOST_TRIALS if noise == "binomial" else _MOST_REWARD
         label = f"the greatest {noise} reward of a {link} world with radius {radius:g}"
         validate.between(label, high, low, limit, closed=True)
@@ -194,7 +194,7 @@ class GLMEnvironment:
 
     def _means(self, world: GLMTruth, features: Array) -> Array:
         """Expected rewards of feature vectors."""
-        return link_named(self.link).mean((features * world.parameter).sum(-1))
+        return get_link(self.link).mean((features * world.parameter).sum(-1))
 
 
 @struct

@@ -134,7 +134,7 @@ class Leaderboard(Plan):
         return cls(
             size=size,
             worlds=_deduplicate_names("worlds", worlds) or tuple(usual),
-            policies=tuple(map(POLICIES.own_name, _deduplicate_names("policies", policies)))
+            policies=tuple(map(POLICIES.resolve_alias, _deduplicate_names("policies", policies)))
             or offered,
             trusts=_deduplicate_names("trusts", trusts) or _PRIVATE,
             epsilon=epsilon,

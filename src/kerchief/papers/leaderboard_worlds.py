@@ -45,7 +45,7 @@ class World:
         entry = ENVIRONMENTS[self.env]
         fits = entry.problem in policy.problems and entry.actions in policy.actions
         is_same_aim = (policy.aim == "best arm") == (self.division == "best arm")
-        return fits and (is_same_aim or policy.home is None)
+        return fits and (is_same_aim or policy.default_environment is None)
 
 
 WORLDS: Registry[World] = Registry("world")

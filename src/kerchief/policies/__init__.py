@@ -19,8 +19,8 @@ from kerchief.policies.registry import (
     Mode,
     PolicyEntry,
     PrivacyBudget,
-    named,
     register,
+    resolve_name,
 )
 
 __all__ = [
@@ -34,9 +34,9 @@ __all__ = [
     "disjoint_models",
     "glm",
     "linear",
-    "named",
     "phased",
     "register",
+    "resolve_name",
     "sampling",
     "thompson_sampling",
     "weighted",

@@ -66,7 +66,7 @@ class Uniform(WithoutQueries):
 class SingleArm(Uniform, Oracle):
     """Play the one arm that is best on average, which the simulation tells it.
 
-    >>> SingleArm().told(jnp.int32(2)).item()
+    >>> SingleArm().play_only(jnp.int32(2)).item()
     2
     """
 
@@ -74,7 +74,7 @@ class SingleArm(Uniform, Oracle):
         """Start with arm 0, until the simulation sets the best arm."""
         return jnp.zeros((), jnp.int32)
 
-    def told(self, arm: Array) -> Array:
+    def play_only(self, arm: Array) -> Array:
         """Return the model that plays this arm."""
         return jnp.asarray(arm, jnp.int32)
 
@@ -111,11 +111,11 @@ class UniformArms(WithoutQueries, ContextFree):
 
 @struct
 class Anywhere(WithoutQueries, OnDomain):
-    """Propose random points: uniform on a ball; on other sets see `anywhere`."""
+    """Propose random points: uniform on a ball; on other sets see `draw_point`."""
 
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
         """Propose a random point of the domain."""
-        return anywhere(self.domain, stream)[None]
+        return draw_point(self.domain, stream)[None]
 
     def recommend(self, state: Tree) -> Array:
         """Recommend the center, which is like any other point."""
@@ -143,7 +143,7 @@ class BestReport(OnDomain):
 
     def propose(self, state: LeastReport, round: Array, stream: Stream) -> Array:
         """Propose a random point, or later the best one so far."""
-        return jnp.where(self._trying(round), anywhere(self.domain, stream), state.point)[None]
+        return jnp.where(self._trying(round), draw_point(self.domain, stream), state.point)[None]
 
     def memo(self, state: LeastReport, action: Array, round: Array) -> Array:
         """Whether the round explores."""
@@ -163,7 +163,7 @@ class BestReport(OnDomain):
         return round < max(1, self.problem.horizon // 10)
 
 
-def anywhere(domain: Domain, stream: Stream) -> Array:
+def draw_point(domain: Domain, stream: Stream) -> Array:
     """Draw a uniform point of the ball around a set, projected onto the set."""
     far = domain.outer * stream.split(1).uniform(1)[0].astype(jnp.float64) ** (1 / domain.rank)
     return domain.project(domain.center() + far * domain.direction(stream))
@@ -200,7 +200,7 @@ register(
     problems=(Problem, PopulationProblem, ContextFreeProblem),
     actions=("arms", "models", "domain"),
     trusts=("none",),
-    home=None,
+    default_environment=None,
 )
 register(
     "greedy",
@@ -219,6 +219,6 @@ register(
     source="the yardstick of contexts: what a bandit must reach without looking at them",
     actions=("models", "arms"),
     trusts=("none",),
-    home="own",
+    default_environment="own",
     deployable=False,
 )

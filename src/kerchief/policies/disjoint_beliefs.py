@@ -24,7 +24,7 @@ _LOG_PRIOR = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2
 _inverse = partial(inverse, rolled=True)
 
 
-def information(
+def measure_information(
     gram: Array, moments: Array, residual: Array, variance: Array
 ) -> tuple[Array, Array]:
     """Compute what moments = gram θ + noise tell of θ.
@@ -43,7 +43,7 @@ def information(
     )
 
 
-def around(query: DisjointMoments, mean: Array) -> Array:
+def center_features(query: DisjointMoments, mean: Array) -> Array:
     """Build the matrix that takes u to u with features measured from this mean.
 
     What is believed beforehand of arms' levels is meant for a user in the middle of the others.
@@ -52,7 +52,7 @@ def around(query: DisjointMoments, mean: Array) -> Array:
     return move.at[:-1, -1].set(-mean / query.lever) if query.lever else move
 
 
-def believed(
+def estimate_parameters(
     query: DisjointMoments,
     told: Array,
     evidence: Array,

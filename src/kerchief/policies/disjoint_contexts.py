@@ -66,7 +66,9 @@ def public_contexts(problem: Problem, rows: ArrayLike) -> NDArray[np.float64]:
     return contexts[:, :-1]
 
 
-def simulated(query: DisjointMoments, sums: DisjointSums, count: Array, noise: Array) -> Array:
+def simulate_contexts(
+    query: DisjointMoments, sums: DisjointSums, count: Array, noise: Array
+) -> Array:
     """Simulate contexts, one per row: normal, with the released moments.
 
     Args:
@@ -97,7 +99,9 @@ def _moments(
     return mean, axes * jnp.sqrt(jnp.maximum(values, _FLOOR * level))
 
 
-def met(query: DisjointMoments, beliefs: DisjointPosterior, first: Array, seen: Array) -> Array:
+def predict_gram(
+    query: DisjointMoments, beliefs: DisjointPosterior, first: Array, seen: Array
+) -> Array:
     """Compute by arm the expected u uᵀ of one user who plays by these beliefs.
 
     If `first`, the user plays at random.
@@ -108,7 +112,7 @@ def met(query: DisjointMoments, beliefs: DisjointPosterior, first: Array, seen: 
     return grams / len(seen)
 
 
-def corrected(
+def correct_gram(
     query: DisjointMoments,
     gram: Array,
     feature_sums: Array,

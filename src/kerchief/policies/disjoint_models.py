@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.batches import ends_now, spanning
+from kerchief.core.batches import ends_now, span_horizon
 from kerchief.core.contracts import Arms, Clock, Example, NoiseInfo, Policy, Release, Tree
 from kerchief.core.disjoint_moments import DisjointMoments, DisjointSums
 from kerchief.core.errors import InvalidValueError
@@ -35,15 +35,19 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default, positive
-from kerchief.policies.disjoint_beliefs import around, believed, information
+from kerchief.policies.disjoint_beliefs import (
+    center_features,
+    estimate_parameters,
+    measure_information,
+)
 from kerchief.policies.disjoint_contexts import (
     DisjointPosterior,
-    corrected,
-    met,
+    correct_gram,
+    predict_gram,
     public_contexts,
-    simulated,
+    simulate_contexts,
 )
-from kerchief.policies.ellipsoid import posted
+from kerchief.policies.ellipsoid import cast_model
 from kerchief.policies.registry import POLICIES, Mode, register
 from kerchief.policies.tuned import TUNED
 
@@ -182,7 +186,7 @@ class DisjointSampling(Policy):
         model = DisjointPosterior(
             estimate=beliefs.estimate * unit, sample=beliefs.sample * unit[:, None]
         )
-        return posted(model)
+        return cast_model(model)
 
     def act(self, model: DisjointPosterior, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose score, drawn by the device, is the highest."""
@@ -204,11 +208,11 @@ class DisjointSampling(Policy):
         """Learn from a cohort with noise of its own, or from a total with shared noise."""
         sums, level = self.query.split(release.total), self._level(release)
         contexts = (
-            simulated(self.query, sums, release.count, release.noise)
+            simulate_contexts(self.query, sums, release.count, release.noise)
             if self.public is None
             else jnp.asarray(self.public, jnp.float64)
         )
-        expected = met(self.query, state.beliefs, state.count == 0, contexts)
+        expected = predict_gram(self.query, state.beliefs, state.count == 0, contexts)
         new = expected * (release.count - state.count)
         gram = state.gram + new
         before = state.noise**2 if state.separate else 0.0
@@ -237,7 +241,7 @@ class DisjointSampling(Policy):
             count=release.count,
             noise=release.noise,
             beliefs=self._build_beliefs(
-                precision, evidence, coming, around(self.query, contexts.mean(0))
+                precision, evidence, coming, center_features(self.query, contexts.mean(0))
             ),
             separate=state.separate,
         )
@@ -258,9 +262,9 @@ class DisjointSampling(Policy):
         noise = jnp.broadcast_to(variance, sums.moments.shape)
         if query.lever:
             feature_noise = variance / query.weight**2
-            gram, unknown = corrected(query, gram, sums.features, feature_noise, self.drift)
+            gram, unknown = correct_gram(query, gram, sums.features, feature_noise, self.drift)
             noise += level**2 * unknown
-        return information(gram, sums.moments, self._bound_residual(level), noise)
+        return measure_information(gram, sums.moments, self._bound_residual(level), noise)
 
     def _forecast_information(
         self, expected: Array, remaining: Array, variance: Array, level: Array
@@ -268,7 +272,7 @@ class DisjointSampling(Policy):
         """Forecast the information of users to come, if as many of them play each arm."""
         gram = jnp.broadcast_to(expected.sum(0) * remaining / self.query.arms, expected.shape)
         noise = jnp.broadcast_to(variance, gram.shape[:2])
-        return information(gram, gram[:, -1], self._bound_residual(level), noise)[0]
+        return measure_information(gram, gram[:, -1], self._bound_residual(level), noise)[0]
 
     def _bound_residual(self, level: Array) -> Array:
         """Bound the variance of a reward whose mean is this far above the offset."""
@@ -279,7 +283,7 @@ class DisjointSampling(Policy):
         self, precision: Array, evidence: Array, coming: Array, move: Array
     ) -> DisjointPosterior:
         precision, coming = (move @ matrix @ move.T for matrix in (precision, coming))
-        mean, movable = believed(
+        mean, movable = estimate_parameters(
             self.query, precision, evidence @ move.T, coming, self.spread, self.radius
         )
         mean, movable = mean @ move, move.T @ movable @ move
@@ -311,8 +315,8 @@ def _schedule(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...],
     cohort = int(max(10, min(scarce * 300 * arms, horizon / 7)))
     reading = int(max(10, min(scarce * 40 * arms, horizon / 40)))
     return (
-        spanning(horizon, first=cohort, growth=1.3),
-        spanning(horizon, first=reading, growth=1.15),
+        span_horizon(horizon, first=cohort, growth=1.3),
+        span_horizon(horizon, first=reading, growth=1.15),
     )
 
 
@@ -321,8 +325,8 @@ register(
     DisjointSampling,
     build_with_budget=DisjointSampling.of,
     actions="models",
-    home="own",
+    default_environment="own",
     summary="Thompson sampling with one parameter vector per arm",
     source="ours; posterior sampling: Thompson 1933",
 )
-POLICIES.mean("best", "sampling", "own-models")
+POLICIES.add_alias("best", "sampling", "own-models")

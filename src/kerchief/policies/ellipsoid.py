@@ -20,7 +20,7 @@ from kerchief.core.contracts import (
     Tree,
     newest_counts,
 )
-from kerchief.core.linalg import floored_inverse, inverse
+from kerchief.core.linalg import inverse, invert_floored
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -113,7 +113,7 @@ class Ellipsoid(Patient, Optimist):
         exploration: multiplier of the width; 0 is the greedy policy.
         damping: tuned mode: how much of the noise's expected size joins the regularizer.
         confidence: theory mode: the failure probability α.
-        patience: how rarely models are posted, see `ever_rarer`.
+        patience: how rarely models are posted, see `is_refresh_due`.
         mode: `theory` or `tuned`; privacy does not depend on it.
     """
 
@@ -134,7 +134,7 @@ class Ellipsoid(Patient, Optimist):
         return cls(
             query=query,
             regularizer=1.0,
-            radius=shifted(query, problem, mode),
+            radius=bound_parameter(query, problem, mode),
             spread=(problem.high - problem.low) / 2,
             exploration=exploration,
             damping=damping,
@@ -149,8 +149,8 @@ class Ellipsoid(Patient, Optimist):
         rule = self._theory_width if self.mode == "theory" else self._tuned_width
         ridge, floor, width = rule(state)
         matrix = gram + ridge * jnp.eye(self.query.dim)
-        inverted = floored_inverse(matrix, floor) if state.noisy else inverse(matrix)
-        return posted(
+        inverted = invert_floored(matrix, floor) if state.noisy else inverse(matrix)
+        return cast_model(
             Model(estimate=inverted @ moment, inverse=inverted, width=self.exploration * width)
         )
 
@@ -175,19 +175,19 @@ class Ellipsoid(Patient, Optimist):
         raise NotImplementedError
 
 
-def shifted(query: Any, problem: Problem, mode: Mode) -> float:
+def bound_parameter(query: Any, problem: Problem, mode: Mode) -> float:
     """Bound the parameter, which centred rewards shift along the shared coordinate."""
     centred = mode == "theory" and problem.constant != 0.0
     return problem.radius + (abs(query.offset / problem.constant) if centred else 0.0)
 
 
-def posted(model: T) -> T:
+def cast_model(model: T) -> T:
     """Convert the numbers of a model to float32, in which models are published."""
     cast: T = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), model)
     return cast
 
 
-def hopeful(kept: Array, score: Array, width: Array) -> Array:
+def keep_plausible_arms(kept: Array, score: Array, width: Array) -> Array:
     """Keep the arms whose upper bound reaches the best lower bound: at least one."""
     best = jnp.where(kept, score - width, -jnp.inf).max()
     return kept & (score + width >= best)

@@ -12,13 +12,13 @@ from kerchief.core.batches import ends_now
 from kerchief.core.contracts import Clock, Policy, Tree
 
 
-def ever_rarer(clock: Clock, patience: float | Array) -> Array:
+def is_refresh_due(clock: Clock, patience: float | Array) -> Array:
     """Whether to publish a model after this round, ever more rarely.
 
     That is every 2^k rounds, the largest such number that is at most patience * round, or every
     round while that is below 1: multiples of a power of two come evenly.
 
-    >>> rounds = [r for r in range(40) if ever_rarer(Clock(round=jnp.int32(r), since={}), 0.1)]
+    >>> rounds = [r for r in range(40) if is_refresh_due(Clock(round=jnp.int32(r), since={}), 0.1)]
     >>> [r + 1 for r in rounds if r > 15]
     [17, 18, 19, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40]
     """
@@ -27,7 +27,7 @@ def ever_rarer(clock: Clock, patience: float | Array) -> Array:
 
 
 def gap_after(users: int | Array, patience: float | Array) -> Array:
-    """Return the rounds between two models after so many users; see `ever_rarer`.
+    """Return the rounds between two models after so many users; see `is_refresh_due`.
 
     >>> [int(gap_after(users, 0.1)) for users in (3, 39, 40, 99)]
     [1, 2, 4, 8]
@@ -37,13 +37,13 @@ def gap_after(users: int | Array, patience: float | Array) -> Array:
 
 
 class Patient(Policy):
-    """A bandit that posts models ever more rarely; `patience` says how (`ever_rarer`)."""
+    """A bandit that posts models ever more rarely; `patience` says how (`is_refresh_due`)."""
 
     patience: float | Array
 
     def refreshes(self, clock: Clock) -> Array | bool:
         """Publish models ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
+        return is_refresh_due(clock, self.patience)
 
 
 class Batchwise(Policy):

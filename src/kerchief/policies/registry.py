@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Never, TypeAlias, get_args
 
 from kerchief.core.contracts import Feedback, Policy
 from kerchief.core.errors import InvalidValueError
@@ -45,17 +45,18 @@ class PolicyEntry:
     """A registered bandit.
 
     Attributes:
-        make: builds the policy from public facts alone, in either mode.
+        factory: builds the policy from public facts alone, in either mode.
         source: the paper, algorithm and theorem, or the textbook.
         problems: the kinds of problems that it takes.
         actions: what it chooses from: arms, arms with models of their own, or points of a domain.
         aim: little regret, or the name of the best arm and then no more questions.
         trusts: the words of `--trust` under which it may run.
         parent: the name of the non-private bandit that it must equal when the noise is off.
-        home: the world in which it must beat uniform play, or None for uniform play itself.
-        promised: builds it from the terms too, where a paper's constants need epsilon, batches must
-            be long enough for the noise, or steps short enough. All else reads the noise off the
-            releases.
+        default_environment: environment in which it must beat uniform play; None for uniform play
+            itself.
+        build_with_budget: builds it from the privacy budget too, where a paper's constants need
+            epsilon, batches must be long enough for the noise, or steps short enough. All other
+            policies read the noise off the releases.
         noises: for a trust, the word of its noise where it is not the best that there is.
         deployable: whether people's data may be given to it; names in `STUDIES` are for study.
         arguments: numbers that a user may choose and on which the others rest, so that it is built
@@ -63,7 +64,7 @@ class PolicyEntry:
         variant_of: the policy that it varies, if lists show that one in its place by default.
     """
 
-    make: Callable[..., AnyPolicy]
+    factory: Factory
     kinds: tuple[type, ...]
     summary: str
     source: str
@@ -72,8 +73,8 @@ class PolicyEntry:
     aim: Literal["regret", "best arm"]
     trusts: tuple[str, ...]
     parent: str
-    home: str | None
-    build_with_budget: Callable[..., AnyPolicy] | None
+    default_environment: str | None
+    build_with_budget: Factory | None
     noises: Mapping[str, str]
     deployable: bool
     arguments: tuple[str, ...] = ()
@@ -84,10 +85,10 @@ class PolicyEntry:
         self,
         problem: AnyProblem,
         mode: Mode,
-        terms: PrivacyBudget | None = None,
+        budget: PrivacyBudget | None = None,
         **arguments: float,
     ) -> Any:
-        """Build the policy, one of `kinds`, from its arguments and perhaps the terms."""
+        """Build the policy, one of `kinds`, from its arguments and perhaps the privacy budget."""
         one_of("mode", mode, get_args(Mode))
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
@@ -97,9 +98,9 @@ class PolicyEntry:
                 f"the problem is a {type(problem).__name__} with {_LABELS[actions_of(problem)]}; "
                 f"this bandit takes a {kinds} with {labels}: choose one of {', '.join(fit)}"
             )
-        if self.build_with_budget is None or terms is None:
-            return self.make(problem, mode, **arguments)
-        return self.build_with_budget(problem, mode, terms, **arguments)
+        if self.build_with_budget is None or budget is None:
+            return self.factory(problem, mode, **arguments)
+        return self.build_with_budget(problem, mode, budget, **arguments)
 
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind, with these actions."""
@@ -149,7 +150,7 @@ _PROBLEM_BY_FEEDBACK: Mapping[Feedback, type[AnyProblem]] = {
 def register(
     name: str,
     kind: type[AnyPolicy] | tuple[type[AnyPolicy], ...],
-    make: Factory | None = None,
+    factory: Factory | None = None,
     *,
     summary: str,
     source: str,
@@ -157,44 +158,45 @@ def register(
     actions: str | tuple[str, ...] = "arms",
     aim: Literal["regret", "best arm"] = "regret",
     trusts: tuple[str, ...] = (),
-    home: str | None = "linear",
+    default_environment: str | None = "linear",
     build_with_budget: Factory | None = None,
     build_with_report_distribution: Factory | None = None,
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
     arguments: tuple[str, ...] = (),
     variant_of: str | None = None,
+    **unknown: Never,
 ) -> None:
     """Register a policy under its name; see `PolicyEntry` for the facts.
 
     A name with an @ is for study, and what follows it is a word of `STUDIES`.
 
-    It is built by `make(problem, mode=...)`; by `build_with_budget(problem, mode=..., epsilon=...,
-    delta=...)`, and with `trust=...` and `noise_multiplier=...` if it has such arguments, without
-    these where nothing is promised; or by `build_with_report_distribution(problem, mode=...,
-    channel=...)` for what single reports will be like. Without any of them the class's own `of`
-    makes it, and is told the channel where it hears reports.
+    It is built by `factory(problem, mode=...)`; by `build_with_budget(problem, mode=...,
+    epsilon=..., delta=...)`, and with `trust=...` and `noise_multiplier=...` if it has such
+    arguments, without these where it has no guarantee; or by
+    `build_with_report_distribution(problem, mode=..., channel=...)` for the law of single reports.
+    Without any of them the class's own `of` builds it, with the channel if its feedback is reports.
 
     By default it takes the kind of problem that goes with its feedback, and runs under every trust
     under which such problems are answered.
     """
+    _refuse_unknown(unknown)
     _, at, study = name.partition("@")
     if at:
         one_of("the word after @", study, tuple(STUDIES))
     kinds = kind if isinstance(kind, tuple) else (kind,)
     first: Any = kinds[0]
-    if build_with_report_distribution is None and make is None and first.feedback == "reports":
+    if build_with_report_distribution is None and factory is None and first.feedback == "reports":
         build_with_report_distribution = first.of
-    factory = make or build_with_budget or build_with_report_distribution or first.of
     build = _bind_factory(
-        factory,
+        factory or build_with_budget or build_with_report_distribution or first.of,
         takes_budget=build_with_budget is not None,
         takes_channel=build_with_report_distribution is not None,
     )
     problems = problems or (_PROBLEM_BY_FEEDBACK[first.feedback],)
     supported = {trust for problem_type in problems for trust in _SUPPORTED_TRUSTS[problem_type]}
     entry = PolicyEntry(
-        make=build,
+        factory=build,
         kinds=kinds,
         summary=summary,
         source=source,
@@ -203,7 +205,7 @@ def register(
         aim=aim,
         trusts=trusts or tuple(trust for trust in TRUSTS if trust in supported),
         parent=name,
-        home=home,
+        default_environment=default_environment,
         build_with_budget=build if build_with_budget or build_with_report_distribution else None,
         noises=noises or {},
         deployable=deployable and not at,
@@ -211,6 +213,25 @@ def register(
         variant_of=variant_of,
     )
     POLICIES.add(name, entry)
+
+
+RENAMED_OPTIONS = {
+    "make": "factory",
+    "home": "default_environment",
+    "promised": "build_with_budget",
+    "heard": "build_with_report_distribution",
+}
+"""Options of `register` in plug-ins written for an earlier version, and their names."""
+
+
+def _refuse_unknown(options: Mapping[str, object]) -> None:
+    """Refuse options that `register` does not have; of a renamed one say the name."""
+    for option in options:
+        if option in RENAMED_OPTIONS:
+            raise InvalidValueError(
+                f"register() has no option {option!r}; use {RENAMED_OPTIONS[option]!r} instead"
+            )
+        raise TypeError(f"register() got an unexpected keyword argument {option!r}")
 
 
 _WORK = re.compile(r"([A-Z][\w-]*)(?:, [A-Z][\w-]*)*(?: and [A-Z][\w-]*)?(?: et al\.)? (\d{4})\b")
@@ -232,14 +253,14 @@ def paper_keys(source: str) -> list[str]:
     return list(dict.fromkeys([*anonymous, *author_keys]))
 
 
-def named(name: str, problem: AnyProblem) -> str:
+def resolve_name(name: str, problem: AnyProblem) -> str:
     """Resolve a policy name, which may be the alias of the best one for a problem.
 
     >>> facts = {"dim": 2, "arms": 3, "norm": 1.0, "radius": 1.0, "low": 0.0, "high": 1.0}
-    >>> [named("best", Problem(**facts, horizon=9, own=own)) for own in (0, 2)]
+    >>> [resolve_name("best", Problem(**facts, horizon=9, own=own)) for own in (0, 2)]
     ['sampling', 'own-models']
     """
-    return POLICIES.own_name(name, lambda entry: entry.plays(problem))
+    return POLICIES.resolve_alias(name, lambda entry: entry.plays(problem))
 
 
 def actions_of(problem: AnyProblem) -> str:
@@ -250,23 +271,23 @@ def actions_of(problem: AnyProblem) -> str:
 
 
 def _bind_factory(factory: Factory, *, takes_budget: bool, takes_channel: bool) -> Factory:
-    """Wrap a factory, to call it with the problem, the mode and perhaps the terms.
+    """Wrap a factory, to call it with the problem, the mode and perhaps the privacy budget.
 
-    Without the channel of any terms, reports are the losses themselves.
+    Without the channel of a budget, reports are the losses themselves.
     """
     parameters = inspect.signature(factory).parameters
     optional = [name for name in ("trust", "noise_multiplier") if name in parameters]
 
-    def make(
-        problem: AnyProblem, mode: Mode, terms: PrivacyBudget | None = None, **arguments: float
+    def build(
+        problem: AnyProblem, mode: Mode, budget: PrivacyBudget | None = None, **arguments: float
     ) -> AnyPolicy:
         facts: dict[str, Any] = {}
         if takes_channel:
             clear = ReportDistribution.clear(low=problem.low, high=problem.high)
-            facts = {"channel": (terms and terms.channel) or clear}
-        elif takes_budget and terms is not None:
-            facts = {"epsilon": terms.epsilon, "delta": terms.delta}
-            facts |= {name: getattr(terms, name) for name in optional}
+            facts = {"channel": (budget and budget.channel) or clear}
+        elif takes_budget and budget is not None:
+            facts = {"epsilon": budget.epsilon, "delta": budget.delta}
+            facts |= {name: getattr(budget, name) for name in optional}
         return factory(problem, mode=mode, **facts, **arguments)
 
-    return make
+    return build

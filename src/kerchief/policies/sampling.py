@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, spanning
+from kerchief.core.batches import ends_now, span_horizon
 from kerchief.core.contracts import (
     Arms,
     Clock,
@@ -37,11 +37,11 @@ from kerchief.core.contracts import (
     Tree,
     newest_counts,
 )
-from kerchief.core.minimizers import into_ball
+from kerchief.core.minimizers import project_to_ball
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import or_default, positive
-from kerchief.policies.ellipsoid import Ellipsoid, posted
+from kerchief.policies.ellipsoid import Ellipsoid, cast_model
 from kerchief.policies.posterior import PosteriorModel, Sums, begin_cohort
 from kerchief.policies.refresh import gap_after
 from kerchief.policies.tuned import TUNED
@@ -246,7 +246,7 @@ class Sampling(Ellipsoid):
             if self.mode == "theory"
             else self._build_beliefs(state)
         )
-        return posted(beliefs)
+        return cast_model(beliefs)
 
     def _build_beliefs(self, state: Sums) -> PosteriorModel:
         """Build a normal posterior, and scales of its sampling in each direction."""
@@ -337,7 +337,7 @@ class Sampling(Ellipsoid):
         # An estimate that is long by chance must not make a learner sure of it.
         certainty = values / (values + prior / bound)
         for _ in range(3):
-            along = into_ball(pulled / (values + prior / room), self.radius)
+            along = project_to_ball(pulled / (values + prior / room), self.radius)
             room = jnp.maximum(bound - ((certainty * along) ** 2).sum(), _LEAST_ROOM * bound)
         return axes @ along, axes / jnp.sqrt(values + prior / room)
 
@@ -416,6 +416,6 @@ def _schedule(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ..
     users = max(20, math.floor(patience * min(_FIRST_COHORT * dim, horizon // 60)))
     early = math.ceil(min(max(10 * scarce, 1.0), users))
     return {
-        "batches": spanning(horizon, first=users, growth=_GROWTH),
-        "readings": spanning(horizon, first=early, growth=1.1),
+        "batches": span_horizon(horizon, first=users, growth=_GROWTH),
+        "readings": span_horizon(horizon, first=early, growth=1.1),
     }

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Separate
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.problems import Problem
 from kerchief.core.residual_moments import ResidualMoments
 from kerchief.core.struct import struct
@@ -102,7 +102,7 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
     def _predict(self, score: Array) -> tuple[Array, Array | float]:
         """Return the link's prediction, for a score clipped to its possible range."""
-        link, largest_score = link_named(self.link), self._largest_score
+        link, largest_score = get_link(self.link), self._largest_score
         score = jnp.clip(score, -largest_score, largest_score)
         return link.mean(score) - link.origin, link.slope(score) / self.steepest
 
@@ -112,7 +112,7 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
         That counts twice: in the weights, and in how much less than a line the link then rises.
         """
-        link, largest = link_named(self.link), self._largest_score
+        link, largest = get_link(self.link), self._largest_score
         share = (link.mean(largest) - link.mean(-largest)) / (2 * largest * self.steepest)
         (cap, far), (least, near) = super()._usual_weight, _LEAST_USUAL
         usual = jnp.clip(share**2, least, cap)
@@ -125,7 +125,7 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
     @property
     def _origin(self) -> float:
         """Expected reward of score 0, which the link sets; the offset of rewards is 0."""
-        return link_named(self.link).origin
+        return get_link(self.link).origin
 
     @property
     def _dispersion(self) -> float | Array:

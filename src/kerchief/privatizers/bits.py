@@ -135,7 +135,7 @@ class BitSums(CohortSums):
             )
         return self
 
-    def evened(self, batches: int) -> BitSums:
+    def with_equal_noise(self, batches: int) -> BitSums:
         """Use the least keep parameter of the first batches in every batch.
 
         Then a report has the same noise whatever batch it is made for. Keeping a bit less often is

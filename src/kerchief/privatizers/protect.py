@@ -164,9 +164,13 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     if protection.trust is Trust.CENTRAL and CURATORS[mechanism].words:
         return _curated(policy, protection, horizon)
     entry = MECHANISMS_OF[protection.trust][mechanism]
-    if entry.promised is not None:
+    if entry.build_for_guarantee is not None:
         name, query = _only_sum(queries, mechanism)
-        return {name: _cover_honest_part(entry.promised(query, guarantee, horizon), guarantee)}
+        return {
+            name: _cover_honest_part(
+                entry.build_for_guarantee(query, guarantee, horizon), guarantee
+            )
+        }
     makers = {name: _maker(entry, name, query) for name, query in queries.items()}
     multipliers = _multipliers(queries, guarantee)
     return {
@@ -185,7 +189,9 @@ def _curated(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     (query, *further) = policy.queries.values()
     pure = not further and not isinstance(query, BoundedLoss) and 1e-6 <= promise.epsilon <= 1e6
     fitting = [
-        name for name in names if (pure if CURATORS[name].promised else promise.delta > 0)
+        name
+        for name in names
+        if (pure if CURATORS[name].build_for_guarantee else promise.delta > 0)
     ] or names[:1]
     alternatives = [
         _answers(policy, dataclasses.replace(protection, mechanism=name), horizon)

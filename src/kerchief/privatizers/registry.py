@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Query
 from kerchief.core.registry import Registry
 from kerchief.core.validate import MOST_ROUNDS
@@ -56,8 +56,8 @@ class PrivatizerEntry:
         fit: builds it for a loss, likewise; None where it cannot be.
         unfit: why it cannot be, and the remedy.
         longest: the longest horizon that it can be built for.
-        promised: builds it for the one sum of a policy from the whole guarantee, where no noise
-            multiplier says what it needs.
+        build_for_guarantee: builds it for the only sum of a policy from the whole guarantee, where
+            no noise multiplier says what it needs.
         words: which others it chooses among, where noise is a curator's on batches.
     """
 
@@ -66,7 +66,7 @@ class PrivatizerEntry:
     fit: MakeFits | None = None
     unfit: str = "nobody may hold it under this trust; choose joint"
     longest: int = MOST_ROUNDS
-    promised: Callable[[BoundedSum, Guarantee, int], Privatizer] | None = None
+    build_for_guarantee: Callable[[BoundedSum, Guarantee, int], Privatizer] | None = None
     words: tuple[str, ...] = ()
 
 
@@ -124,7 +124,7 @@ def cohorts(query: Query, horizon: int) -> At:
     noise in all.
     """
     first = max(50, min(300, horizon // 60))
-    return At(ends=query.batches or growing(horizon, first=first, growth=1.7))
+    return At(ends=query.batches or grow_batches(horizon, first=first, growth=1.7))
 
 
 def _fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
@@ -214,10 +214,10 @@ def _theorem(query: BoundedSum, promise: Guarantee, horizon: int) -> ShuffledSum
 
 
 def _bits(bits: int) -> Callable[[BoundedSum, Guarantee, int], BitSums]:
-    def promised(query: BoundedSum, promise: Guarantee, horizon: int) -> BitSums:
+    def build(query: BoundedSum, promise: Guarantee, horizon: int) -> BitSums:
         return BitSums.of(query, promise=promise, schedule=cohorts(query, horizon), bits=bits)
 
-    return promised
+    return build
 
 
 SHUFFLES.add(BEST, TRUSTS[Trust.SHUFFLE])
@@ -226,7 +226,7 @@ _enter(
     "theorem",
     _shuffle,
     "coins by the published constants: hundreds of times as noisy",
-    promised=_theorem,
+    build_for_guarantee=_theorem,
     unfit="its theorem is about sums",
 )
 for _mechanism, _bits_each, _amount in (
@@ -239,7 +239,7 @@ for _mechanism, _bits_each, _amount in (
         _mechanism,
         _shuffle,
         f"randomized response on {_amount} per coordinate",
-        promised=_bits(_bits_each),
+        build_for_guarantee=_bits(_bits_each),
         unfit="its certificate is about sums",
     )
 
@@ -266,7 +266,7 @@ _enter(
     "laplace",
     _central,
     "Laplace noise once on the sum of each batch of users, for any delta",
-    promised=_pure,
+    build_for_guarantee=_pure,
     unfit="its noise is for sums",
 )
 

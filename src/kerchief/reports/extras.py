@@ -6,7 +6,7 @@ import importlib.util
 from typing import Literal, TypeAlias
 
 from kerchief.core.errors import KerchiefError
-from kerchief.core.installing import installing as installing
+from kerchief.core.installing import format_install_command as format_install_command
 
 Extra: TypeAlias = Literal["table", "picture", "report"]
 
@@ -24,7 +24,7 @@ def require(*outputs: Extra, instead: str = "take the numbers with --json") -> N
     if libraries:
         raise KerchiefError(
             f"the {' and the '.join(outputs)} cannot be written without {', '.join(libraries)}: "
-            f"run {installing('report')}, or {instead}"
+            f"run {format_install_command('report')}, or {instead}"
         )
 
 

@@ -105,7 +105,7 @@ def begin_in(scene: Scene, replicate: Array, world: Tree) -> Replicate:
     """One replicate before its first round, in its world."""
     fields = dict(vars(scene.bandit.begin()))
     if isinstance(scene.policy, Oracle) and isinstance(scene.environment, HasBestArm):
-        fields["model"] = scene.policy.told(scene.environment.single(world))
+        fields["model"] = scene.policy.play_only(scene.environment.single(world))
     earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
     return Replicate(
         replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **fields

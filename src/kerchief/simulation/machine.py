@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from kerchief.core.compiling import is_known
+from kerchief.core.compiling import is_supported
 from kerchief.core.precision import double_precision
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
@@ -80,7 +80,7 @@ def _compile(lowered: Any, once: bool) -> Callable[..., Any]:
     try:
         code: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
-        known_options = {name: value for name, value in fast.items() if is_known(name, value)}
+        known_options = {name: value for name, value in fast.items() if is_supported(name, value)}
         if known_options == fast:
             raise
         code = lowered.compile(compiler_options=always | known_options)

@@ -182,7 +182,7 @@ def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplic
             last=release,
             rounds=carry.rounds + design.rounds,
             regret=carry.regret + (design.plays * losses).sum(),
-            done=policy.settled(state),
+            done=policy.is_settled(state),
             releases=carry.releases + 1,
             reals=design.reals.astype(jnp.int32),
         )

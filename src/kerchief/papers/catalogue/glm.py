@@ -6,7 +6,7 @@ import itertools
 from functools import partial
 
 from kerchief.comparison.players import ladder, player
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.environments.worlds import make_environment
 from kerchief.papers.catalogue.worlds import by_contexts, by_number, names, players, size
 from kerchief.papers.claims import all_of, at, falling, rows
@@ -168,7 +168,7 @@ def _flatter(contexts: str) -> tuple[Setting, ...]:
         lambda radius: make_environment(
             link="probit", dim=3, arms=20, radius=radius, contexts=contexts
         ),
-        place=lambda radius: 1 / link_named("probit").flattest(radius),
+        place=lambda radius: 1 / get_link("probit").flattest(radius),
     )
 
 

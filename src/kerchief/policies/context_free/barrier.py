@@ -27,7 +27,7 @@ from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import OnDomain, domain_of
-from kerchief.policies.context_free.one_point import taken_in
+from kerchief.policies.context_free.one_point import update_mean
 from kerchief.policies.registry import Mode, register
 
 NEWTON = 3
@@ -153,7 +153,7 @@ class Barrier(OnDomain):
         return State(
             place=self._descend(state.place, pull, round + 1),
             pull=pull,
-            mean=taken_in(self.problem, state.mean, report[0], round),
+            mean=update_mean(self.problem, state.mean, report[0], round),
         )
 
     def recommend(self, state: State) -> Array:
@@ -183,7 +183,7 @@ class Barrier(OnDomain):
         return self.domain.basis().T @ (inside - self.domain.center())
 
 
-_register = partial(register, kind=Barrier, actions="domain", home="quadratic")
+_register = partial(register, kind=Barrier, actions="domain", default_environment="quadratic")
 _register(
     "one-point-smooth",
     build_with_report_distribution=Barrier.smooth,

@@ -34,9 +34,9 @@ class Stopping(Counting):
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
         """Ask for reports until the search has stopped."""
-        return {LOSS: ~self.stopped(state)}
+        return {LOSS: ~self.is_stopped(state)}
 
-    def stopped(self, state: Tree) -> Array:
+    def is_stopped(self, state: Tree) -> Array:
         """Whether the search has stopped."""
         raise NotImplementedError
 
@@ -106,7 +106,7 @@ class LilUCB(Stopping):
         """One question at a time: pulls by an old index would decide who dwarfs whom."""
         return state.pulls.sum() >= round
 
-    def stopped(self, state: Counts) -> Array:
+    def is_stopped(self, state: Counts) -> Array:
         """Whether one arm was played more than λ times as often as all others together."""
         largest, total = state.pulls.max(), state.pulls.sum()
         return (largest >= 1 + self.share * (total - largest)) & (state.pulls.min() >= 3)
@@ -211,7 +211,7 @@ class Halving(Stopping):
             stage=state.stage + ends,
         )
 
-    def stopped(self, state: HalvingState) -> Array:
+    def is_stopped(self, state: HalvingState) -> Array:
         """Whether all stages are over."""
         return state.stage >= len(self.stages)
 
@@ -220,7 +220,7 @@ class Halving(Stopping):
         return state.order[0]
 
 
-_register = partial(register, aim="best arm", home="counted")
+_register = partial(register, aim="best arm", default_environment="counted")
 _register(
     "lil-ucb",
     LilUCB,

@@ -93,5 +93,5 @@ register(
     SuccessiveElimination,
     summary="Play all plausible arms in turn, and drop those that are clearly worse",
     source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
-    home="chance",
+    default_environment="chance",
 )

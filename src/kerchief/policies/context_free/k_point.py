@@ -18,7 +18,7 @@ from jax import Array
 
 from kerchief.core.contracts import NoiseInfo, Tree
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.linalg import orthonormal
+from kerchief.core.linalg import orthonormalize
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import UnitBallVector
 from kerchief.core.random import Stream
@@ -26,7 +26,7 @@ from kerchief.core.report_distribution import ReportDistribution
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, whole
 from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
-from kerchief.policies.context_free.two_point import State, asked_around
+from kerchief.policies.context_free.two_point import State, compute_query_radius
 from kerchief.policies.registry import Mode, register
 
 
@@ -73,7 +73,7 @@ class KPoint(OnDomain):
         length = problem.lipschitz * math.sqrt(1 + domain.rank * noise)
         policy = cls(
             problem=problem,
-            radius=asked_around(problem),
+            radius=compute_query_radius(problem),
             firmness=math.sqrt(problem.horizon) * length / domain.outer,
             questions=0 if questions is None else whole("questions", questions, low=2),
         )
@@ -113,7 +113,7 @@ class KPoint(OnDomain):
         """Propose points on opposite sides, along directions at right angles."""
         rank = self.domain.rank
         normals = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
-        aside = self.radius * (self.domain.basis() @ orthonormal(normals)).T
+        aside = self.radius * (self.domain.basis() @ orthonormalize(normals)).T
         return jnp.concatenate([state.point + aside, state.point - aside])
 
     def answer(self, action: Array, losses: Array) -> Array:
@@ -138,5 +138,5 @@ register(
     variant_of="two-point",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, section 3.2",
     actions="domain",
-    home="quadratic",
+    default_environment="quadratic",
 )

@@ -171,5 +171,5 @@ register(
     summary="Convex losses on a line: an interval that shrinks",
     source="Agarwal et al. 2011, Algorithm 1; Zheng et al. 2020, Corollary 4",
     actions="domain",
-    home="line",
+    default_environment="line",
 )

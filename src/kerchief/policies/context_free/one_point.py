@@ -113,11 +113,11 @@ class OnePoint(OnDomain):
         step = 1 / (1 / self.step + self.growth * (round + 1.0))
         return State(
             point=self.domain.project(state.point - step * gradient, share),
-            mean=taken_in(self.problem, state.mean, report[0], round),
+            mean=update_mean(self.problem, state.mean, report[0], round),
         )
 
 
-def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
+def update_mean(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
     """Update the mean report, which counts one at the midpoint, within the bounds."""
     return jnp.clip(mean + (report - mean) / (round + 2), problem.low, problem.high)
 
@@ -127,7 +127,7 @@ _register(
     "one-point",
     summary="Convex losses: gradient descent from one question per user",
     source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
-    home="quadratic",
+    default_environment="quadratic",
 )
 _register(
     "one-point-curved",
@@ -135,5 +135,5 @@ _register(
     summary="Strongly convex losses with kinks: one-point with falling steps",
     variant_of="one-point",
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 1, Table 1",
-    home="kinked",
+    default_environment="kinked",
 )

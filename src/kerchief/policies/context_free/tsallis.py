@@ -165,7 +165,7 @@ class Tsallis(Armed):
 
 _SOURCE = "Zimmert, Seldin 2021, Algorithm 1; Zheng et al. 2020, Algorithm 1"
 
-_register = partial(register, kind=Tsallis, source=_SOURCE, home="chance")
+_register = partial(register, kind=Tsallis, source=_SOURCE, default_environment="chance")
 _register("tsallis", summary="Tsallis-INF with reduced variance: best of both worlds")
 _register(
     "tsallis-iw",

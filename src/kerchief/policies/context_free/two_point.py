@@ -66,7 +66,9 @@ class TwoPoint(OnDomain):
         """Steps for convex losses that know the noise: R / (d v √T)."""
         domain = domain_of(problem)
         firmness = math.sqrt(problem.horizon) * _length(problem, channel) / domain.outer
-        return cls(problem=problem, radius=asked_around(problem), firmness=firmness, growth=0.0)
+        return cls(
+            problem=problem, radius=compute_query_radius(problem), firmness=firmness, growth=0.0
+        )
 
     @classmethod
     def strong(
@@ -76,20 +78,33 @@ class TwoPoint(OnDomain):
         curve = positive("convexity", problem.convexity)
         first = head_start(problem, _length(problem, channel))
         return cls(
-            problem=problem, radius=asked_around(problem), firmness=curve * first, growth=curve
+            problem=problem,
+            radius=compute_query_radius(problem),
+            firmness=curve * first,
+            growth=curve,
         )
 
     @classmethod
     def paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for convex losses, whatever the noise: 1 / √T; ρ = log T / T."""
         firmness = math.sqrt(problem.horizon)
-        return cls(problem=problem, radius=printed_around(problem), firmness=firmness, growth=0.0)
+        return cls(
+            problem=problem,
+            radius=compute_printed_query_radius(problem),
+            firmness=firmness,
+            growth=0.0,
+        )
 
     @classmethod
     def strong_paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for strongly convex losses, whatever the noise: 1 / (αt)."""
         curve = positive("convexity", problem.convexity)
-        return cls(problem=problem, radius=printed_around(problem), firmness=0.0, growth=curve)
+        return cls(
+            problem=problem,
+            radius=compute_printed_query_radius(problem),
+            firmness=0.0,
+            growth=curve,
+        )
 
     @property
     def queries(self) -> Mapping[str, BoundedScalar]:
@@ -119,7 +134,7 @@ class TwoPoint(OnDomain):
         return State(point=self.domain.project(state.point - step * gradient, share))
 
 
-def asked_around(problem: ContextFreeProblem) -> float:
+def compute_query_radius(problem: ContextFreeProblem) -> float:
     """Return the radius of questions, log T / T of the inner radius.
 
     It is so small that it costs O(log T) in all.
@@ -127,7 +142,7 @@ def asked_around(problem: ContextFreeProblem) -> float:
     return domain_of(problem).inner * max(math.log(problem.horizon), 1.0) / problem.horizon
 
 
-def printed_around(problem: ContextFreeProblem) -> float:
+def compute_printed_query_radius(problem: ContextFreeProblem) -> float:
     """Return the printed radius of questions, log T / T, within the inner radius.
 
     Algorithm 2 has log T / T whatever the set is.
@@ -156,7 +171,7 @@ _register = partial(
     kind=TwoPoint,
     source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 2, Theorem 6",
     actions="domain",
-    home="quadratic",
+    default_environment="quadratic",
 )
 _register("two-point", summary="Convex losses: gradient descent from two questions per user")
 _register(
@@ -169,11 +184,11 @@ _register(
 _printed = partial(_register, noises={"local": "gaussian"})
 _printed(
     "two-point@paper",
-    make=TwoPoint.paper,
+    factory=TwoPoint.paper,
     summary="The paper's steps for convex losses",
 )
 _printed(
     "two-point-strong@paper",
-    make=TwoPoint.strong_paper,
+    factory=TwoPoint.strong_paper,
     summary="The paper's steps for strongly convex losses",
 )

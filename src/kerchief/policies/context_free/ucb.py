@@ -146,7 +146,7 @@ register(
     UCB,
     summary="Optimism by confidence bounds on the mean loss of each arm",
     source="Auer, Cesa-Bianchi, Fischer 2002; Zheng et al. 2020, Algorithm 1",
-    home="chance",
+    default_environment="chance",
 )
 register(
     "kl-ucb",
@@ -154,5 +154,5 @@ register(
     summary="Optimism by the Kullback-Leibler divergence of coins",
     variant_of="ucb",
     source="Garivier, Cappé 2011; Zheng et al. 2020, Algorithm 1",
-    home="chance",
+    default_environment="chance",
 )

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import (
     Arms,
     Clock,
@@ -33,8 +33,8 @@ from kerchief.core.contracts import (
     Tree,
 )
 from kerchief.core.design import Design, near_optimal
-from kerchief.core.linalg import floored, inverse
-from kerchief.core.links import link_named
+from kerchief.core.linalg import floor_eigenvalues, inverse
+from kerchief.core.links import get_link
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.precision import double_precision
@@ -43,7 +43,7 @@ from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import increasing, positive
-from kerchief.policies.ellipsoid import hopeful, lengths, posted
+from kerchief.policies.ellipsoid import cast_model, keep_plausible_arms, lengths
 from kerchief.policies.glm.radius import Facts, distance, excess
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
@@ -148,9 +148,9 @@ class Batched(Batchwise):
         no proved bound, or in theory mode averaged descent, which has one. When tuned, `clip`
         bounds a gradient in units of the longest; `changes` are numbers in place of the mode's own.
         """
-        link, largest_score = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = get_link(problem.link), problem.radius * problem.norm
         span = problem.high - problem.low
-        usual = growing(problem.horizon, first=_first(problem), growth=_GROWTH)
+        usual = grow_batches(problem.horizon, first=_first(problem), growth=_GROWTH)
         batches = usual if batches is None else increasing("batches", batches) or usual
         longest = span * problem.norm * (positive("clip", clip) if mode == "tuned" else 1.0)
         steps = PreconditionedSteps(steps=_STEPS)
@@ -240,7 +240,7 @@ class Batched(Batchwise):
         # What noise on the last gradient sum adds to the covariance of an estimate.
         shape = inverted + jitter[:, None, None] * (inverted @ inverted)
         widths = (self.exploration * self._widths(state)).at[0].multiply(self.rough)
-        numbers = posted({"estimate": state.told.estimate, "shape": shape, "width": widths})
+        numbers = cast_model({"estimate": state.told.estimate, "shape": shape, "width": widths})
         return Model(**numbers, known=state.batch)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
@@ -275,7 +275,7 @@ class Batched(Batchwise):
         score = jnp.clip(x @ model.estimate[0], -largest_score, largest_score)
         unsure = jnp.minimum(2 * largest_score, model.width[0] * lengths(x, model.shape[0]))
         discount = jnp.exp(-self.doubt * jnp.where(model.known > 0, unsure, 0))
-        return jnp.clip(discount * link_named(self.loss.link).slope(score) / self.steepest, 0, 1)
+        return jnp.clip(discount * get_link(self.loss.link).slope(score) / self.steepest, 0, 1)
 
     def _mix_design(self, design: Design, model: Model, scaled: Array, candidates: Array) -> Design:
         """Mix a user's own design with one for all users, on arms that are known least."""
@@ -296,7 +296,7 @@ class Batched(Batchwise):
         """Matrices of all batches with their ridge, floored where they are noisy."""
         ridge, unit = self.ridge + self._extra(state), jnp.eye(self.curvature.dim)
         matrices = self.steepest * state.told.gram + ridge[:, None, None] * unit
-        return jax.vmap(floored)(matrices, 0.1 * ridge) if state.noisy else matrices
+        return jax.vmap(floor_eigenvalues)(matrices, 0.1 * ridge) if state.noisy else matrices
 
     def _widths(self, state: State) -> Array:
         """Width of each set: one when tuned, in theory the radius of `batched.md`."""
@@ -328,7 +328,9 @@ def survivors(model: Model, arms: Arms) -> Array:
     for batch in range(model.estimate.shape[0]):
         score = x @ model.estimate[batch]
         width = model.width[batch] * lengths(x, model.shape[batch])
-        candidates = candidates & (hopeful(candidates, score, width) | (batch >= model.known))
+        candidates = candidates & (
+            keep_plausible_arms(candidates, score, width) | (batch >= model.known)
+        )
     return candidates
 
 
@@ -367,7 +369,7 @@ def _first(problem: Problem) -> int:
 @double_precision
 def _theory(problem: Problem, batches: int) -> dict[str, float]:
     """The constants behind the radius of `batched.md`, section 3."""
-    link, largest_score, dim = link_named(problem.link), problem.radius * problem.norm, problem.dim
+    link, largest_score, dim = get_link(problem.link), problem.radius * problem.norm, problem.dim
     span, log = problem.high - problem.low, math.log(4 * batches / _FAILURE)
     largest = problem.horizon * link.steepest(largest_score) * problem.norm**2
     tail = dim * math.log(2) + log + dim / 2 * math.log1p(largest / dim)
@@ -392,5 +394,5 @@ register(
     summary="Batches with a design over plausible arms, from fits of a GLM",
     source="Sarmasarkar 2026, Algorithm 1, repaired",
     trusts=("none", "shuffle"),
-    home="probit",
+    default_environment="probit",
 )

@@ -87,7 +87,7 @@ register(
     summary="Batches with a design over the arms that remain plausible; without privacy",
     source="Sawarni et al. 2024, B-GLinCB",
     trusts=("none",),
-    home="probit",
+    default_environment="probit",
 )
 register(
     "glm-batched@paper",
@@ -96,5 +96,5 @@ register(
     summary="The paper's batches and plain noisy gradient descent",
     source="Sarmasarkar 2026, Algorithms 1 and 7",
     trusts=("none", "shuffle"),
-    home="probit",
+    default_environment="probit",
 )

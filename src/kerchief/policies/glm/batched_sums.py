@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.design import near_optimal
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.ellipsoid import Model, hopeful, lengths
+from kerchief.policies.ellipsoid import Model, keep_plausible_arms, lengths
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
@@ -40,7 +40,7 @@ class BatchedSums(Batchwise, OnlineGLM):
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> BatchedSums:
         """Build it from public facts alone."""
         base, first = OnlineGLM.of(problem, mode=mode), _FIRST * problem.dim
-        batches = growing(
+        batches = grow_batches(
             problem.horizon, first=max(1, min(first, problem.horizon // 10)), growth=_GROWTH
         )
         query = dataclasses.replace(base.query, batches=batches)
@@ -53,11 +53,13 @@ class BatchedSums(Batchwise, OnlineGLM):
         The design is over √μ' x.
         """
         x, score = arms.features, arms.features @ model.estimate
-        candidates = hopeful(arms.allowed, score, model.width * lengths(x, model.inverse))
+        candidates = keep_plausible_arms(
+            arms.allowed, score, model.width * lengths(x, model.inverse)
+        )
 
         def explore() -> Array:
             largest_score = self.radius * self.query.norm
-            slope = link_named(self.link).slope(jnp.clip(score, -largest_score, largest_score))
+            slope = get_link(self.link).slope(jnp.clip(score, -largest_score, largest_score))
             return near_optimal(jnp.sqrt(slope)[:, None] * x, candidates).draw(stream)
 
         def settle() -> Array:
@@ -74,5 +76,5 @@ register(
     variant_of="glm-batched",
     source="Sarmasarkar 2026, Algorithm 1, with the estimate of glm",
     trusts=("none", "local", "shuffle", "central"),
-    home="probit",
+    default_environment="probit",
 )

@@ -33,7 +33,7 @@ from jax import Array
 from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.linalg import inverse
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.minimizers import repeat
 from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
@@ -43,7 +43,7 @@ from kerchief.policies.ellipsoid import State, Totals
 from kerchief.policies.glm.increments import Increments, Model
 from kerchief.policies.registry import Mode, register
 
-_LOGISTIC = link_named("logistic")
+_LOGISTIC = get_link("logistic")
 # With the least ridge that is allowed each step divides the error by six, with the default by 20.
 _STEPS = 8
 
@@ -157,5 +157,5 @@ register(
     summary="Optimism around an online estimate for logistic rewards",
     source="Faury et al. 2022, ada-OFU-ECOLog",
     trusts=("none",),
-    home="logistic",
+    default_environment="logistic",
 )

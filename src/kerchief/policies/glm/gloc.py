@@ -27,7 +27,7 @@ from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.linalg import inverse
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
@@ -80,7 +80,7 @@ class GLOC(Totals):
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> GLOC:
         """Build it from public facts alone."""
-        link, scores = link_named(problem.link), problem.radius * problem.norm
+        link, scores = get_link(problem.link), problem.radius * problem.norm
         flattest, rewards = 1 / link.kappa(scores), problem.high - problem.low
         # θ' stays in the ball, its score is at most `scores`, and ‖x‖ in V⁻¹ is at most one.
         stride = math.hypot(2 * problem.radius, scores * problem.norm, rewards**2 / (2 * flattest))
@@ -116,7 +116,7 @@ class GLOC(Totals):
 
     def _values(self, model: Model, x: Array) -> Array:
         if self.mode == "theory":
-            return link_named(self.link).mean(x @ model.iterate)
+            return get_link(self.link).mean(x @ model.iterate)
         return x @ model.estimate
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
@@ -124,7 +124,7 @@ class GLOC(Totals):
         x = clip_features(arms.features[action], self.query.norm)
         y = jnp.clip(reward, self.low, self.high)
         score = x @ model.iterate
-        slope = link_named(self.link).mean(score) - y
+        slope = get_link(self.link).mean(score) - y
         gram = model.gram + x[:, None] * x[None, :]
         square = x @ model.inverse @ x
         new_iterate = nearest(gram, gram @ model.iterate - slope / self.flattest * x, self.radius)
@@ -147,5 +147,5 @@ register(
     summary="Optimism around an online Newton step, from sums alone",
     source="Jun et al. 2017, GLOC, Theorems 1 to 3",
     trusts=("none",),
-    home="logistic",
+    default_environment="logistic",
 )

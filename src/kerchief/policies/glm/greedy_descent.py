@@ -25,14 +25,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Clock, Example, NoiseInfo, Release, Tree
-from kerchief.core.links import link_named
-from kerchief.core.minimizers import into_ball
+from kerchief.core.links import get_link
+from kerchief.core.minimizers import project_to_ball
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import Optimist, posted
+from kerchief.policies.ellipsoid import Optimist, cast_model
 from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.registry import Mode, register
 
@@ -124,7 +124,7 @@ class GreedyDescent(Optimist):
         `diversity` says how much arms that are played vary in every direction, as a part of the
         squared norm; by default it is 1/(4d) in theory, and 0.3/d of the norm when tuned.
         """
-        link, largest_score = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = get_link(problem.link), problem.radius * problem.norm
         span = problem.high - problem.low
         if mode == "theory":
             numbers, part = _THEORY, or_default("diversity", diversity, 1 / (4 * problem.dim))
@@ -158,14 +158,14 @@ class GreedyDescent(Optimist):
         return State(
             total=release.total,
             count=release.count,
-            iterate=into_ball(new_iterate, self.radius),
+            iterate=project_to_ball(new_iterate, self.radius),
             start=start,
         )
 
     def publish(self, state: State) -> Model:
         """The iterate, and how far it may still be off."""
         doubt = jnp.sqrt(state.start / (state.start + state.count))
-        return posted(Model(iterate=state.iterate, doubt=doubt))
+        return cast_model(Model(iterate=state.iterate, doubt=doubt))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the greatest score, and a bonus for its length."""
@@ -178,7 +178,7 @@ class GreedyDescent(Optimist):
         """Report the residual at the posted iterate, and its direction."""
         x = clip_features(arms.features[action], self.query.norm)
         score = x @ model.iterate
-        mean = link_named(self.link).mean(score)
+        mean = get_link(self.link).mean(score)
         largest = jnp.maximum(self.high - mean, mean - self.low)
         surprise = (jnp.clip(reward, self.low, self.high) - mean) / largest
         return {"surprises": Example(features=self._instrument(model, x), reward=surprise)}
@@ -201,5 +201,5 @@ register(
     GreedyDescent,
     summary="Greedy choices from gradient descent on one short report per user",
     source="after Han et al. 2021; see also Li et al. 2024",
-    home="logistic",
+    default_environment="logistic",
 )

@@ -25,16 +25,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, NoiseInfo, Release, Tree
-from kerchief.core.linalg import floored, inverse
-from kerchief.core.links import link_named
-from kerchief.core.minimizers import into_ball
+from kerchief.core.linalg import floor_eigenvalues, inverse
+from kerchief.core.links import get_link
+from kerchief.core.minimizers import project_to_ball
 from kerchief.core.online import nearest
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.policies import ellipsoid
-from kerchief.policies.ellipsoid import Totals, posted
+from kerchief.policies.ellipsoid import Totals, cast_model
 from kerchief.policies.registry import Mode, register
 
 Learner: TypeAlias = Literal["descent", "newton"]
@@ -108,7 +108,7 @@ class LocalDescent(Totals):
 
         `changes` are parameters in place of those of the mode.
         """
-        link, largest_score = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = get_link(problem.link), problem.radius * problem.norm
         # In theory no gradient is cut; a tuned bandit cuts what surprises more than at score 0.
         proved = mode == "theory"
         farthest = largest_score if proved else 0.0
@@ -158,7 +158,7 @@ class LocalDescent(Totals):
         count = jnp.asarray(state.count).astype(jnp.float64)
         ridge, least = self._ridge(count, state.noise)
         inverted = inverse(self._matrix(state.total, ridge, least, noisy=state.noisy))
-        return posted(
+        return cast_model(
             Model(
                 estimate=inverted @ state.moment,
                 inverse=inverted,
@@ -171,7 +171,7 @@ class LocalDescent(Totals):
         """The arm played, and the slope of its loss at the posted iterate."""
         x, largest_score = arms.features[action], self.radius * self.query.norm
         score = jnp.clip(x @ model.iterate, -largest_score, largest_score)
-        return {"gradients": Example(features=x, reward=link_named(self.link).mean(score) - reward)}
+        return {"gradients": Example(features=x, reward=get_link(self.link).mean(score) - reward)}
 
     def _descent(
         self, state: State, release: Release, gradient: Array, count: Array
@@ -181,7 +181,7 @@ class LocalDescent(Totals):
         That is half the step times the gradient's square.
         """
         step = self._step(release.noise, count)
-        new_iterate = into_ball(state.iterate - step * gradient, self.radius)
+        new_iterate = project_to_ball(state.iterate - step * gradient, self.radius)
         return new_iterate, step / 2 * (gradient @ gradient)
 
     def _newton(
@@ -206,7 +206,7 @@ class LocalDescent(Totals):
     def _matrix(self, total: Array, ridge: Array, least: Array, *, noisy: bool) -> Array:
         """The released matrix with its ridge, floored where noise may have turned it."""
         matrix = self.query.split(total)[0] + ridge * jnp.eye(self.query.dim)
-        return floored(matrix, least) if noisy else matrix
+        return floor_eigenvalues(matrix, least) if noisy else matrix
 
     def _ridge(self, count: Array, noise: Array) -> tuple[Array, Array]:
         """The ridge for this much noise, and the least eigenvalue that is left of it."""
@@ -261,7 +261,9 @@ _THEORY = {"stride": 1.0, "damping": 0.0, "exploration": 1.0}
 _TUNED = {"stride": 1.0, "damping": 1.0, "exploration": 0.6}
 
 
-_register = partial(register, kind=LocalDescent, trusts=("none", "local"), home="logistic")
+_register = partial(
+    register, kind=LocalDescent, trusts=("none", "local"), default_environment="logistic"
+)
 _register(
     "glm-descent",
     summary="Optimism around gradient descent on private gradients",
@@ -270,7 +272,7 @@ _register(
 )
 _register(
     "glm-newton",
-    make=partial(LocalDescent.of, learner="newton"),
+    factory=partial(LocalDescent.of, learner="newton"),
     summary="Optimism around online Newton steps on private gradients",
     source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
 )

@@ -25,16 +25,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, NoiseInfo, Release, Tree
-from kerchief.core.linalg import floored_inverse, inverse, smat, svec, svec_size
-from kerchief.core.links import link_named
-from kerchief.core.minimizers import into_ball
+from kerchief.core.linalg import inverse, invert_floored, smat, svec, svec_size
+from kerchief.core.links import get_link
+from kerchief.core.minimizers import project_to_ball
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
 from kerchief.policies import ellipsoid
-from kerchief.policies.ellipsoid import Totals, posted
+from kerchief.policies.ellipsoid import Totals, cast_model
 from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.glm.local_descent import Model
 from kerchief.policies.registry import Mode, register
@@ -137,7 +137,7 @@ class PrintedDescent(Totals):
     def update(self, state: State, name: str, release: Release) -> State:
         """Take one step along the newest gradient."""
         gradient = self.query.split(release.total - state.total)[2]
-        new_iterate = into_ball(state.iterate - self.step * gradient, self.radius)
+        new_iterate = project_to_ball(state.iterate - self.step * gradient, self.radius)
         return State(**vars(super().update(state, name, release)), iterate=new_iterate)
 
     def publish(self, state: State) -> Model:
@@ -147,10 +147,10 @@ class PrintedDescent(Totals):
         shake = self.deviation * jnp.sqrt(count) * (4 * math.sqrt(self.query.dim) + 2 * self.log)
         ridge = 1 + 2 * shake
         matrix = gram + ridge * jnp.eye(self.query.dim)
-        inverted = floored_inverse(matrix, 0.1 * ridge) if state.noisy else inverse(matrix)
+        inverted = invert_floored(matrix, 0.1 * ridge) if state.noisy else inverse(matrix)
         square = self.largest * self.deviation / self.flattest * jnp.sqrt(self.query.dim * count)
         estimate, width = inverted @ moment, jnp.sqrt(square)
-        return posted(
+        return cast_model(
             Model(estimate=estimate, inverse=inverted, width=width, iterate=state.iterate)
         )
 
@@ -158,7 +158,7 @@ class PrintedDescent(Totals):
         """Report the arm, its score at the posted iterate and the slope of its loss."""
         x = arms.features[action]
         score = jnp.clip(x @ model.iterate, -self.query.score, self.query.score)
-        slope = link_named(self.link).mean(score) - reward
+        slope = get_link(self.link).mean(score) - reward
         return {"blocks": Example(features=x, reward=slope, weight=score)}
 
 
@@ -183,7 +183,7 @@ def _build_with_budget(
     A promise whose delta is 0 keeps every delta: the printed deviation is then that of the default.
     """
     delta = delta or _FAILURE
-    link, largest_score = link_named(problem.link), problem.radius * problem.norm
+    link, largest_score = get_link(problem.link), problem.radius * problem.norm
     lowest, highest = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
     return PrintedDescent(
         query=ThreeBlocks(
@@ -208,7 +208,7 @@ register(
     summary="A locally private GLM bandit with the printed step, ridge and width",
     source="Zheng et al. 2020, Algorithm 3",
     trusts=("none", "local"),
-    home="logistic",
+    default_environment="logistic",
     build_with_budget=_build_with_budget,
     noises={"local": "gaussian"},
 )

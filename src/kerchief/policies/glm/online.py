@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Tree
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.problems import Problem
 from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
@@ -51,7 +51,7 @@ class OnlineGLM(Ellipsoid, Totals):
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> OnlineGLM:
         """Build it from public facts alone."""
-        link, largest_score = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = get_link(problem.link), problem.radius * problem.norm
         steepest, span = link.steepest(largest_score), problem.high - problem.low
         # Around score 0 no response is cut; around others a tuned bandit cuts surprising ones.
         slack = 0.0 if mode == "tuned" else span + steepest * largest_score
@@ -84,7 +84,7 @@ class OnlineGLM(Ellipsoid, Totals):
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The reward, linearized around the posted estimate."""
-        x, link = arms.features[action], link_named(self.link)
+        x, link = arms.features[action], get_link(self.link)
         largest_score = self.radius * self.query.norm
         score = jnp.clip(x @ model.estimate, -largest_score, largest_score)
         slope = link.slope(score)
@@ -125,5 +125,5 @@ register(
     OnlineGLM,
     summary="Optimism around a one-pass Newton estimate for a generalized linear model",
     source="ours; the setting is that of Sarmasarkar 2026",
-    home="probit",
+    default_environment="probit",
 )

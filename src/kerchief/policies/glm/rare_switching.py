@@ -34,15 +34,15 @@ from kerchief.core.contracts import (
     Start,
     Tree,
 )
-from kerchief.core.linalg import floored, inverse, log_det, pivots
-from kerchief.core.links import link_named
+from kerchief.core.linalg import floor_eigenvalues, inverse, log_det, pivots
+from kerchief.core.links import get_link
 from kerchief.core.losses import GLMLoss
-from kerchief.core.minimizers import PreconditionedSteps, into_ball
+from kerchief.core.minimizers import PreconditionedSteps, project_to_ball
 from kerchief.core.problems import Problem
 from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import Fit, hopeful, lengths, posted
+from kerchief.policies.ellipsoid import Fit, cast_model, keep_plausible_arms, lengths
 from kerchief.policies.registry import Mode, register
 
 Growth: TypeAlias = Literal["direction", "volume"]
@@ -147,7 +147,7 @@ class RarelySwitching(Policy):
         growth: Growth = "direction",
     ) -> RarelySwitching:
         """Build the private bandit from public facts alone, with Criterion I on or off."""
-        link, dim = link_named(problem.link), problem.dim
+        link, dim = get_link(problem.link), problem.dim
         constants = _theory(problem) if mode == "theory" else _TUNED
         loss = GLMLoss.of(
             problem,
@@ -213,7 +213,7 @@ class RarelySwitching(Policy):
         """Replace the total, or store a fit as the new anchor."""
         if name == "curvature":
             return dataclasses.replace(state, total=release.total, noise=release.noise)
-        gram, estimate = self._gram(state, name), into_ball(release.point, self.radius)
+        gram, estimate = self._gram(state, name), project_to_ball(release.point, self.radius)
         anchor = Anchor(gram=gram, estimate=estimate, jitter=release.noise)
         if name == "fit":
             return dataclasses.replace(state, fit=anchor)
@@ -232,7 +232,7 @@ class RarelySwitching(Policy):
         shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
         width = self.width * jnp.sqrt(1 + self.allowance * shaken)
         threshold = None if self.warm is None else self._threshold(state)
-        return posted(Model(fit=fit, warm=warm, width=width, threshold=threshold))
+        return cast_model(Model(fit=fit, warm=warm, width=width, threshold=threshold))
 
     def _threshold(self, state: State) -> Array:
         """Threshold of Criterion I, lowered where noise makes the ridge large."""
@@ -247,7 +247,7 @@ class RarelySwitching(Policy):
         if model.warm is None:
             return jnp.argmax(jnp.where(allowed, self._upper(model, x), -jnp.inf))
         length, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
-        candidates = hopeful(allowed, rough, self.warm_width * length)
+        candidates = keep_plausible_arms(allowed, rough, self.warm_width * length)
         best = jnp.argmax(jnp.where(candidates, self._upper(model, x), -jnp.inf))
         widest = jnp.argmax(jnp.where(allowed, length, -jnp.inf))
         return jnp.where(self.explores(model, arms), widest, best)
@@ -255,7 +255,7 @@ class RarelySwitching(Policy):
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, its weight in the matrix, and its reward."""
         x = arms.features[action]
-        slope = link_named(self.loss.link).slope
+        slope = get_link(self.loss.link).slope
         if model.warm is None:
             score = x @ model.fit.estimate if self.weighing == "slope" else jnp.float32(0)
             weight = slope(score) / self.steepest
@@ -302,13 +302,13 @@ class RarelySwitching(Policy):
     def _build_fit(self, state: State, name: str, gram: Array) -> Fit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
-        return posted(Fit(estimate=estimate, inverse=inverted))
+        return cast_model(Fit(estimate=estimate, inverse=inverted))
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
         """Add the ridge, and floor eigenvalues where noise may have made them negative."""
         ridge = self._ridge(state, name)
         matrix = gram + ridge * jnp.eye(self.curvature.dim)
-        return floored(matrix, 0.1 * ridge) if state.noisy else matrix
+        return floor_eigenvalues(matrix, 0.1 * ridge) if state.noisy else matrix
 
     def _ridge(self, state: State, name: str) -> Array:
         """Compute λ, which grows with the noise, a public number.
@@ -340,7 +340,7 @@ _TUNED = {
 def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
     """Widths of the size that theory asks for (`rare_switching.md`, section 4)."""
     dim, horizon, span = problem.dim, problem.horizon, problem.high - problem.low
-    link, largest_score = link_named(problem.link), problem.radius * problem.norm
+    link, largest_score = get_link(problem.link), problem.radius * problem.norm
     bend = max(link.self_concordance(largest_score), 1.0)
     tail = (
         dim * math.log(2)
@@ -370,7 +370,7 @@ _register = partial(
     register,
     kind=RarelySwitching,
     trusts=("none", "joint"),
-    home="probit",
+    default_environment="probit",
 )
 _register(
     "glm-rare",
@@ -379,14 +379,14 @@ _register(
 )
 _register(
     "glm-rare-explore",
-    make=partial(RarelySwitching.of, explore=True),
+    factory=partial(RarelySwitching.of, explore=True),
     summary="As glm-rare, with exploration by users whose arms are badly known",
     variant_of="glm-rare",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
 )
 _register(
     "glm-rare-volume",
-    make=partial(RarelySwitching.of, growth="volume"),
+    factory=partial(RarelySwitching.of, growth="volume"),
     summary="As glm-rare, with a fit when the determinant of the matrix has grown",
     variant_of="glm-rare",
     source="Sarmasarkar 2026, Appendix P.1: the rule that it warns of",

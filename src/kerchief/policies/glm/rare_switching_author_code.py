@@ -45,7 +45,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Gradient, Start
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import repeat
 from kerchief.core.problems import Problem
@@ -131,7 +131,7 @@ def _build_with_budget(
     promise there is no noise, and its constants are those of an endless epsilon.
     """
     delta = delta or _FAILURE
-    link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
+    link, dim, horizon = get_link(problem.link), problem.dim, problem.horizon
     largest_score = problem.radius * problem.norm
     link.kappa(largest_score)
     steepest = link.steepest(largest_score)
@@ -182,7 +182,7 @@ register(
     summary="The rule of the author's public code, with enough noise",
     source="Sarmasarkar 2026, Section 8: the author's public repository",
     trusts=("none", "joint"),
-    home="probit",
+    default_environment="probit",
     build_with_budget=_build_with_budget,
     noises={"joint": "tree"},
 )

@@ -44,7 +44,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.problems import Problem
@@ -89,7 +89,7 @@ def rs_glincb(
     """
     widths, thresholds = (1.0, 1.0) if mode == "theory" else (0.1, 10.0)
     widths = or_default("exploration", exploration, widths)
-    link, scores = link_named(problem.link), problem.radius * problem.norm
+    link, scores = get_link(problem.link), problem.radius * problem.norm
     kappa, rewards = link.kappa(scores), problem.high - problem.low
     steepest = link.steepest(scores)
     tail = math.sqrt(problem.dim * math.log(problem.horizon / _FAILURE))
@@ -134,7 +134,7 @@ register(
     summary="Explore badly known arms, then optimism with rare fits",
     source="Sawarni et al. 2024, RS-GLinCB",
     trusts=("none",),
-    home="logistic",
+    default_environment="logistic",
 )
 register(
     "glm@paper",
@@ -143,6 +143,6 @@ register(
     summary="The paper's rare switching, with a binary tree and noisy descent",
     source="Sarmasarkar 2026, Algorithm 2 and Lemma U.4",
     trusts=("none", "joint"),
-    home="probit",
+    default_environment="probit",
     noises={"joint": "tree"},
 )

@@ -35,15 +35,15 @@ from kerchief.core.contracts import (
     Tree,
 )
 from kerchief.core.linalg import inverse, log_det
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.losses import GLMLoss
-from kerchief.core.minimizers import PreconditionedSteps, into_ball
+from kerchief.core.minimizers import PreconditionedSteps, project_to_ball
 from kerchief.core.problems import Problem
 from kerchief.core.queries import GramMatrix
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import Fit, lengths, posted
+from kerchief.policies.ellipsoid import Fit, cast_model, lengths
 from kerchief.policies.registry import Mode, register
 
 _CONFIDENCE = 0.02
@@ -140,7 +140,7 @@ class GLMUCB(Policy):
         """Replace the total, or store a fit with the matrix that asked for it."""
         if name == "gram":
             return dataclasses.replace(state, total=release.total)
-        estimate = into_ball(release.point, self.radius)
+        estimate = project_to_ball(release.point, self.radius)
         return dataclasses.replace(state, fitted=state.total, estimate=estimate)
 
     def refreshes(self, clock: Clock) -> Array | bool:
@@ -150,12 +150,12 @@ class GLMUCB(Policy):
     def publish(self, state: State) -> Fit:
         """The estimate, and how well each direction is known."""
         inverted = inverse(self._matrix(state.total))
-        return posted(Fit(estimate=state.estimate, inverse=inverted))
+        return cast_model(Fit(estimate=state.estimate, inverse=inverted))
 
     def act(self, model: Fit, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose mean may be the greatest."""
         x = arms.features
-        means = link_named(self.loss.link).mean(x @ model.estimate)
+        means = get_link(self.loss.link).mean(x @ model.estimate)
         length = lengths(x, model.inverse)
         width = self.width * jnp.sqrt(jnp.log(clock.round + 2.0))
         return jnp.argmax(jnp.where(arms.allowed, means + width * length, -jnp.inf))
@@ -172,7 +172,7 @@ class GLMUCB(Policy):
 
 def _theory_width(problem: Problem, ridge: float) -> float:
     """Compute ρ(t) without its factor √ln t."""
-    link, scores = link_named(problem.link), problem.radius * problem.norm
+    link, scores = get_link(problem.link), problem.radius * problem.norm
     ratio = link.steepest(scores) * link.kappa(scores)
     factor = math.sqrt(3 + 2 * math.log1p(2 * problem.norm**2 / ridge))
     tail = math.log(2 * problem.dim * problem.horizon / _CONFIDENCE)
@@ -186,5 +186,5 @@ register(
     summary="Optimism around a penalized maximum likelihood estimate",
     source="Filippi et al. 2010, GLM-UCB",
     trusts=("none",),
-    home="logistic",
+    default_environment="logistic",
 )

@@ -73,7 +73,7 @@ class Combiner(Patient):
         spread: deviation of a reward, at most.
         caution: c.
         slowness: r, the same for all learners.
-        patience: how rarely the index and the models are posted, see `ever_rarer`.
+        patience: how rarely the index and the models are posted, see `is_refresh_due`.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = Combiner.of(problem)
@@ -321,7 +321,7 @@ register(
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
     "Cutkosky et al. 2020",
     trusts=("none", "local"),
-    home=None,
+    default_environment=None,
     build_with_budget=PrintedCombiner.build_with_budget,
     noises={"local": "gaussian"},
 )

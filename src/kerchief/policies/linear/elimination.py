@@ -13,13 +13,13 @@ import dataclasses
 
 from jax import Array
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.design import near_optimal
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.ellipsoid import Model, hopeful, lengths
+from kerchief.policies.ellipsoid import Model, keep_plausible_arms, lengths
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
@@ -45,7 +45,7 @@ class Elimination(Batchwise, LinUCB):
         narrow = mode == "tuned" and exploration is None
         explored = numbers["exploration"] if narrow else exploration
         base = LinUCB.of(problem, mode=mode, exploration=explored)
-        batches = growing(problem.horizon, first=200, growth=2.0)
+        batches = grow_batches(problem.horizon, first=200, growth=2.0)
         query = dataclasses.replace(base.query, batches=batches)
         return cls(**(vars(base) | {"query": query, "damping": numbers["damping"]}))
 
@@ -53,7 +53,7 @@ class Elimination(Batchwise, LinUCB):
         """One of the arms that may be the best, drawn from a design over them."""
         x = arms.features
         score, width = x @ model.estimate, model.width * lengths(x, model.inverse)
-        return near_optimal(x, hopeful(arms.allowed, score, width)).draw(stream)
+        return near_optimal(x, keep_plausible_arms(arms.allowed, score, width)).draw(stream)
 
 
 register(

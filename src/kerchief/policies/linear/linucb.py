@@ -132,6 +132,6 @@ register(
     summary="LinUCB with the widths printed for local trust",
     source="Zheng et al. 2020, Algorithm 5",
     trusts=("none", "local"),
-    home=None,
+    default_environment=None,
     noises={"local": "gaussian"},
 )

@@ -27,7 +27,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies import ellipsoid
-from kerchief.policies.ellipsoid import Optimist, lengths, posted, shifted
+from kerchief.policies.ellipsoid import Optimist, bound_parameter, cast_model, lengths
 from kerchief.policies.linear.pairs import ReleasedTotal, Report
 from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
@@ -64,7 +64,7 @@ class OnlineLinUCB(Patient, Optimist):
         ridge: weight of ‖θ‖² in the loss.
         exploration: multiplier b of the width, which is b (1 + 15 σ) in tuned mode.
         ceiling: the most that a bonus may be, in units of what bounds on arms and parameter allow.
-        patience: how rarely models are posted, see `ever_rarer`.
+        patience: how rarely models are posted, see `is_refresh_due`.
         length: how many rounds the learner is told of.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
@@ -100,7 +100,7 @@ class OnlineLinUCB(Patient, Optimist):
         `learner` makes the online learner for a `radius`; gradient descent by default.
         """
         query = Pair.of(problem)
-        radius = shifted(query, problem, mode)
+        radius = bound_parameter(query, problem, mode)
         return cls(
             query=query,
             learner=(learner or descent)(radius=radius),
@@ -152,7 +152,7 @@ class OnlineLinUCB(Patient, Optimist):
         width = self.exploration * self._width(state)
         allowed = self.query.norm * (jnp.linalg.norm(estimate) + self.radius)
         cap = self.ceiling * allowed
-        return posted(Model(estimate=estimate, inverse=inverted, width=width, cap=cap))
+        return cast_model(Model(estimate=estimate, inverse=inverted, width=width, cap=cap))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the highest upper confidence bound."""
@@ -190,14 +190,14 @@ _register(
 )
 _register(
     "online-linucb-maler",
-    make=_maler,
+    factory=_maler,
     summary="As online-linucb, with Maler as the online learner",
     variant_of="online-linucb",
     source=f"{_SOURCE} 1, repaired; Maler: Wang et al. 2020",
 )
 _register(
     "online-linucb-anytime",
-    make=partial(
+    factory=partial(
         OnlineLinUCB.of, learner=lambda radius: Doubling(learner=descent(radius)), exploration=1.0
     ),
     summary="As online-linucb, restarted in epochs that double",

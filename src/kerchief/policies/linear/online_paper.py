@@ -240,7 +240,7 @@ _SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algo
 _register = partial(
     register,
     trusts=("none", "local"),
-    home=None,
+    default_environment=None,
     noises={"local": "gaussian"},
     arguments=("least", "power"),
 )

@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import grow_batches
 from kerchief.core.contracts import NoiseInfo, Release
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.linalg import floored_inverse, log_det
+from kerchief.core.linalg import invert_floored, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import RegressionMoments
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, positive, whole
-from kerchief.policies.ellipsoid import Model, Optimist, posted, shifted
+from kerchief.policies.ellipsoid import Model, Optimist, bound_parameter, cast_model
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
@@ -183,7 +183,7 @@ class SBLB(Batchwise, Coded):
             query=query,
             horizon=problem.horizon,
             promise=(epsilon, delta),
-            radius=shifted(query, problem, "theory"),
+            radius=bound_parameter(query, problem, "theory"),
             spread=(problem.high - problem.low) / 2,
             regularizer=problem.horizon**0.5,
             growth=0.5 if switching else -1.0,
@@ -238,10 +238,10 @@ class SBLB(Batchwise, Coded):
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
-        inverted = floored_inverse(state.matrix, state.floor)
+        inverted = invert_floored(state.matrix, state.floor)
         estimate, width = inverted @ state.vector, state.width
         norm = self.query.norm
-        return posted(Model(estimate=estimate / norm, inverse=inverted, width=width / norm))
+        return cast_model(Model(estimate=estimate / norm, inverse=inverted, width=width / norm))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
         """Compute equations (8) and (7) as printed, at m = 1.
@@ -293,7 +293,7 @@ class RepairedSBLB(Coded, LinUCB):
         base = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
         first = max(100, int(min(math.sqrt(32 * problem.horizon) * longer, problem.horizon / 5)))
-        batches = growing(problem.horizon, first=first, growth=2.5)
+        batches = grow_batches(problem.horizon, first=first, growth=2.5)
         query = dataclasses.replace(base.query, batches=batches)
         own = {"query": query, "damping": 1.0, "horizon": problem.horizon}
         return cls(**(vars(base) | own))
@@ -323,7 +323,7 @@ for _name, _algorithm, _switching, _when in (
         summary=f"The paper's shuffled batches, with a new model {_when}",
         source=f"Garcelon et al. 2022, Algorithm {_algorithm}",
         trusts=("none", "shuffle"),
-        home=None,
+        default_environment=None,
         build_with_budget=partial(SBLB.of, switching=_switching),
         noises={"shuffle": "bit"},
     )

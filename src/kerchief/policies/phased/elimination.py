@@ -139,7 +139,7 @@ class Elimination(PhasePolicy):
         """All clients of a phase together, or those of each action."""
         return self._atoms if self.once else 1
 
-    def evened(self) -> Self:
+    def with_equal_groups(self) -> Self:
         """Return the policy with groups of equal sizes, where a group is one action's."""
         return dataclasses.replace(self, even=self.once)
 
@@ -229,7 +229,7 @@ class Elimination(PhasePolicy):
         is_in_span = ((x - x @ asked.span) ** 2).sum(1) < _OUTSIDE
         return State(allowed=state.allowed & ~(lags & is_in_span), best=best.astype(jnp.int32))
 
-    def settled(self, state: State) -> Array:
+    def is_settled(self, state: State) -> Array:
         """Whether one action is left; the paper goes on asking."""
         return (state.allowed.sum() == 1) & (self.rule == "exact")
 
@@ -389,7 +389,7 @@ def _find_largest_variance(survivors: Array, coding: _Coding) -> Array:
     return ((survivors @ coding[1]) ** 2).sum(1).max()
 
 
-_register = partial(register, kind=Elimination, home="population")
+_register = partial(register, kind=Elimination, default_environment="population")
 _register(
     "dpe",
     summary="Phased elimination with exact confidence widths and a chosen set of arms",
@@ -397,7 +397,7 @@ _register(
 )
 _register(
     "dpe-fixed-u",
-    make=partial(Elimination.of, clients=210),
+    factory=partial(Elimination.of, clients=210),
     summary="Phased elimination with equally many clients in every phase",
     variant_of="dpe",
     source="Li, Zhou, Ji 2022, section 7, repaired",
@@ -405,20 +405,20 @@ _register(
 _printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"})
 _printed(
     "dpe@paper",
-    make=partial(Elimination.of, rule="paper"),
+    factory=partial(Elimination.of, rule="paper"),
     summary="Phased elimination with the paper's widths and schedule",
     source="Li, Zhou, Ji 2022, Algorithm 1",
 )
 _register(
     "pe",
-    make=partial(Elimination.of, once=True),
+    factory=partial(Elimination.of, once=True),
     summary="Phased elimination with another client in every round",
     variant_of="dpe",
     source="Li, Zhou, Ji 2022, Algorithm 3, repaired",
 )
 _printed(
     "pe@paper",
-    make=partial(Elimination.of, rule="paper", once=True),
+    factory=partial(Elimination.of, rule="paper", once=True),
     summary="Phased elimination with another client in every round, as printed",
     source="Li, Zhou, Ji 2022, Algorithm 3",
 )

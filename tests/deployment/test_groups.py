@@ -163,7 +163,9 @@ class Failing:
         return failing
 
 
-@pytest.mark.parametrize("step", ["secret", "hide", "publish", "append", "change", "see"])
+@pytest.mark.parametrize(
+    "step", ["secret", "hide", "publish", "append", "change", "add_report_ids"]
+)
 def test_failed_group_leaves_no_trace_and_never_reuses_noise(
     step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

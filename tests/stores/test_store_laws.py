@@ -302,7 +302,7 @@ def test_a_transaction_is_no_use_after_it_was_left(store: Store) -> None:
     with pytest.raises(StoreError, match="over"):
         transaction.add_report_ids([(_A, 0)], epoch=0)
     with store.read(TASK) as reader:
-        assert not hasattr(reader, "see")
+        assert not hasattr(reader, "add_report_ids")
     with pytest.raises(StoreError, match="over"):
         reader.row()
 

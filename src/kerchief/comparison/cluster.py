@@ -23,7 +23,7 @@ from kerchief.comparison.workers import (
     play_group,
 )
 from kerchief.core.errors import InvalidValueError, KerchiefError
-from kerchief.core.installing import installing
+from kerchief.core.installing import format_install_command
 
 Tell: TypeAlias = Callable[[str], object]
 SCHEDULER_TIMEOUT_S = 10
@@ -89,7 +89,8 @@ def dask_cluster(address: str, prepare: Prepare, tell: Tell | None = None) -> It
     """
     if importlib.util.find_spec("distributed") is None:
         raise KerchiefError(
-            f"scheduler is {address!r}, and Dask is not installed: run {installing('cluster')}"
+            f"scheduler is {address!r}, and Dask is not installed: "
+            f"run {format_install_command('cluster')}"
         )
     distributed: Any = importlib.import_module("distributed")
     client = _connect(distributed, address)

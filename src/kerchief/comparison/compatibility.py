@@ -27,7 +27,9 @@ def check_environment(
     environments = worlds_of(name)
     if environment in environments:
         return
-    native_policies = [policy for policy in policies if POLICIES[policy].home == environment]
+    native_policies = [
+        policy for policy in policies if POLICIES[policy].default_environment == environment
+    ]
     if is_chosen or not native_policies:
         raise InvalidValueError(
             f"env is {environment!r}; policy {name!r} plays in {', '.join(environments)}"
@@ -54,7 +56,7 @@ def worlds_of(name: str) -> tuple[str, ...]:
 
 def resolve_name(name: str, world: EnvironmentEntry) -> str:
     """Return the name of a policy, with `best` resolved for an environment."""
-    return POLICIES.own_name(name, lambda policy: is_compatible(policy, world))
+    return POLICIES.resolve_alias(name, lambda policy: is_compatible(policy, world))
 
 
 def is_compatible(policy: PolicyEntry, world: EnvironmentEntry) -> bool:

@@ -28,7 +28,7 @@ from kerchief.core.validate import at_least, one_of, whole
 from kerchief.deployment.context_free import unpack_problem
 from kerchief.deployment.protected_policy import ProtectedPolicy, build_protected, choose_mechanism
 from kerchief.deployment.task_building import TaskOptions, build_exact_noises, build_task
-from kerchief.policies import POLICIES, AnyPolicy, Mode, named
+from kerchief.policies import POLICIES, AnyPolicy, Mode, resolve_name
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.privatizer import Privatizer

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from kerchief.core.contracts import NoiseInfo
 from kerchief.core.errors import InvalidValueError
-from kerchief.core.links import link_named
+from kerchief.core.links import get_link
 from kerchief.core.phases import ANSWERS, Phase, PhasePolicy, PhaseQuery
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, Problem
@@ -22,7 +22,8 @@ from kerchief.policies.disjoint_models import DisjointSampling
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.sampling import Sampling
-from kerchief.policies.weighted import RULE, GLMSampling, LinearSampling, SurprisedSampling
+from kerchief.policies.thompson_sampling import GLMSampling, LinearSampling
+from kerchief.policies.weighted import RULE, SurprisedSampling
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief_protocol.programs import DisjointModels, Library, Optimist, Phased, Program
 
@@ -42,7 +43,7 @@ def build_program(
     assert isinstance(problem, Problem)
     linearized = isinstance(policy, OnlineGLM)
     query: Any = policy.queries["moments"]
-    link_named(problem.link)
+    get_link(problem.link)
     return Optimist(
         dim=problem.dim,
         arms=problem.arms,

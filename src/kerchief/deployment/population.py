@@ -202,7 +202,7 @@ _learn = jax.jit(learn)
 
 @jax.jit
 def _is_settled(policy: PhasePolicy, state: Tree) -> Array:
-    return policy.settled(state)
+    return policy.is_settled(state)
 
 
 @jax.jit

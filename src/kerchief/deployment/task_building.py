@@ -79,7 +79,9 @@ def build_exact_noises(
     needs = _compute_cohort_sizes(privatizers, users)
     if equal:
         privatizers = {
-            name: privatizer.evened(len(needs)) if isinstance(privatizer, BitSums) else privatizer
+            name: privatizer.with_equal_noise(len(needs))
+            if isinstance(privatizer, BitSums)
+            else privatizer
             for name, privatizer in privatizers.items()
         }
     return privatizers, needs

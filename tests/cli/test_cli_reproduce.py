@@ -17,7 +17,7 @@ from tests.comparison.fakes import fake_play
 
 from kerchief.cli import playing
 from kerchief.cli import reproduce as command
-from kerchief.comparison import workers
+from kerchief.comparison import cluster
 from kerchief.comparison.chunks import Chunk
 from kerchief.comparison.players import player
 from kerchief.comparison.results import Result
@@ -225,7 +225,7 @@ def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], message: str
 ) -> None:
     monkeypatch.setattr(RunState, "results", _stopped_after(0))
-    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster, "SCHEDULER_TIMEOUT_S", 0.2)
     result = call("reproduce", *words)
     assert result.exit_code == 2
     assert result.stdout == ""

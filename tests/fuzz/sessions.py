@@ -508,6 +508,7 @@ BY_HAND = {
     "reports.outputs:Outputs.at": "comparison.run_folder:Folder.at",
     "reports.output_path:Place.at": "comparison.run_folder:Folder.at",
     "comparison.runner:RunState.of": "command:compare",
+    "comparison.workers:Processes": "command:compare",
     "comparison.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",

@@ -59,62 +59,67 @@ class View:
     models: float
 
 
-def build_view(word: str, asked: ProtectedStatistic) -> View | None:
-    """The promises of one word of shuffle trust; None where it is refused."""
-    promise = asked.promise
+def build_view(mechanism: str, statistic: ProtectedStatistic) -> View | None:
+    """Return the guarantees of a shuffle mechanism, or None where it is refused."""
+    promise = statistic.promise
     try:
-        privatizer = asked.protected(word)
+        privatizer = statistic.protected(mechanism)
     except InvalidValueError:
         return None
     if not isinstance(privatizer, BitSums):
-        return View(name=word, wire=None, sums=promise.epsilon, models=promise.epsilon)
+        return View(name=mechanism, wire=None, sums=promise.epsilon, models=promise.epsilon)
     wire, sums, models = (
         guarantee.epsilon for guarantee in privatizer.views(promise.delta).values()
     )
-    return View(name=word, wire=wire, sums=sums, models=models)
+    return View(name=mechanism, wire=wire, sums=sums, models=models)
 
 
 def measure_alternative(
-    name: str, way: Callable[[], float], used: float, *, note: str, times: float = 1.0
+    name: str,
+    compute_std: Callable[[], float],
+    reference_std: float,
+    *,
+    note: str,
+    times: float = 1.0,
 ) -> Alternative:
-    """How noisy a way is, so many times what `way` computes, or why it is refused."""
+    """Return an alternative with the computed deviation `times` a factor, or its refusal."""
     try:
-        std = times * way()
+        std = times * compute_std()
     except InvalidValueError as error:
         return Alternative(name=name, std=None, factor=None, note=str(error))
-    return Alternative(name=name, std=std, factor=std / used, note=note)
+    return Alternative(name=name, std=std, factor=std / reference_std, note=note)
 
 
-def gaussian_multiplier(asked: ProtectedStatistic) -> float | None:
-    """The noise multiplier of one Gaussian release that keeps the promise, if any does."""
-    if asked.promise.delta == 0:
+def gaussian_multiplier(statistic: ProtectedStatistic) -> float | None:
+    """Return the noise multiplier of one Gaussian release with the guarantee, if any has it."""
+    if statistic.promise.delta == 0:
         return None
-    (noise,) = _replace_trust(asked, Trust.CENTRAL).protected("gaussian").noises
+    (noise,) = _replace_trust(statistic, Trust.CENTRAL).protected("gaussian").noises
     event = noise.event()
     assert isinstance(event, Gaussian)
     return event.noise_multiplier
 
 
-def list_alternatives(asked: ProtectedStatistic, used: float) -> Iterator[Alternative]:
-    """All of them, beside the deviation of the noise used; all need a delta above 0."""
-    multiplier = gaussian_multiplier(asked)
+def list_alternatives(statistic: ProtectedStatistic, reference_std: float) -> Iterator[Alternative]:
+    """Yield the alternatives to the noise used; all of them need a delta above 0."""
+    multiplier = gaussian_multiplier(statistic)
     if multiplier is None:
         return
-    yield from _loosen_accounting(asked, used, multiplier)
-    curator = _replace_trust(asked, Trust.CENTRAL)
-    match asked.promise.trust:
+    yield from _loosen_accounting(statistic, reference_std, multiplier)
+    curator = _replace_trust(statistic, Trust.CENTRAL)
+    match statistic.promise.trust:
         case Trust.SHUFFLE:
             yield measure_alternative(
-                "a trusted curator's noise", curator.std, used, note="central trust"
+                "a trusted curator's noise", curator.std, reference_std, note="central trust"
             )
-            yield _amplify_reports(asked, used)
+            yield _amplify_reports(statistic, reference_std)
         case Trust.JOINT:
-            note, root = "each user is in all later ones", math.sqrt(asked.horizon)
+            note, root = "each user is in all later ones", math.sqrt(statistic.horizon)
             name = "fresh noise on every prefix"
             fresh = partial(curator.std, "gaussian")
-            yield measure_alternative(name, fresh, used, note=note, times=root)
-    if isinstance(asked.query, RegressionMoments):
-        yield from _coarsen_releases(asked, asked.query, used)
+            yield measure_alternative(name, fresh, reference_std, note=note, times=root)
+    if isinstance(statistic.query, RegressionMoments):
+        yield from _coarsen_releases(statistic, statistic.query, reference_std)
 
 
 def _loosen_accounting(

@@ -22,6 +22,7 @@ from kerchief.papers.claims import (
     judge,
     no_steeper,
     paid,
+    rows,
     slope,
 )
 
@@ -260,3 +261,22 @@ def test_verdict_states_claim_and_observed_values() -> None:
     seen = judge(broken, ROWS, large_enough=True).seen
     assert seen == "linucb joint ε=5 on ball: at most 10.0, but 20.0 ± 1.0"
     assert set(broken.needs) == {LOW, HIGH}
+
+
+def test_rows_make_one_claim_for_each_row() -> None:
+    both = rows([LOW.player, HIGH.player], "ball")
+    assert list(both) == [LOW, HIGH]
+    cases = [
+        (both.at_most((60, 30)), (LOW.at_most(60), HIGH.at_most(30))),
+        (both.below(UNIFORM), (LOW.below(UNIFORM), HIGH.below(UNIFORM))),
+        (both.below(UNIFORM.player), (LOW.below(UNIFORM), HIGH.below(UNIFORM))),
+        (both.below(reversed(both), times=2), (LOW.below(HIGH, times=2), HIGH.below(LOW, times=2))),
+        (both.above(UNIFORM.player), (UNIFORM.below(LOW), UNIFORM.below(HIGH))),
+        (
+            both.below_uniform(times=0.5),
+            (LOW.below_uniform(times=0.5), HIGH.below_uniform(times=0.5)),
+        ),
+    ]
+    for claims, expected in cases:
+        assert [claim.sentence for claim in claims] == [claim.sentence for claim in expected]
+        assert [claim.test(ROWS) for claim in claims] == [claim.test(ROWS) for claim in expected]

@@ -112,9 +112,9 @@ def _build_standing(
     )
 
 
-def parent_of(one: Player) -> Player:
-    """The tuned bandit without protection behind a protected one."""
-    return player(POLICIES[one.policy].parent)
+def parent_of(private: Player) -> Player:
+    """Return the tuned non-private counterpart of a player."""
+    return player(POLICIES[private.policy].parent)
 
 
 def _compute_shares(results: Found, bandit: Player, worlds: Sequence[str]) -> NDArray[np.float64]:
@@ -140,7 +140,7 @@ def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(values.mean()), mean_error(values) or 0.0
 
 
-def overall(caption: str, made: Sequence[LeaderboardEntry], worlds: int) -> Table:
+def overall(caption: str, standings: Sequence[LeaderboardEntry], worlds: int) -> Table:
     """The standings of one division and trust."""
     return Table(
         caption=caption,
@@ -156,17 +156,17 @@ def overall(caption: str, made: Sequence[LeaderboardEntry], worlds: int) -> Tabl
                 f"{standing.microseconds:.3g}",
                 f"{standing.worlds} of {worlds}",
             )
-            for standing in made
+            for standing in standings
         ),
         columns="rlrrrrrr",
     )
 
 
 def by_world(
-    caption: str, made: Sequence[LeaderboardEntry], worlds: Sequence[str], found: Found
+    caption: str, standings: Sequence[LeaderboardEntry], worlds: Sequence[str], found: Found
 ) -> Table:
     """In each world the regret over that of the parent, and the rank there."""
-    players = [standing.player for standing in made]
+    players = [standing.player for standing in standings]
     ranks = {
         world: _compute_ranks(
             {

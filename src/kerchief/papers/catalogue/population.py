@@ -20,13 +20,13 @@ TRUSTS = ("central", "shuffle", "local")
 EPSILONS = (1.0, 5.0, 10.0, 20.0)
 
 
-def alike(ones: Sequence[Row], others: Sequence[Row], *, rule: str = "") -> Claim:
+def claim_equal_cost(central: Sequence[Row], shuffle: Sequence[Row], *, rule: str = "") -> Claim:
     """Claim that central and shuffle trust cost about the same under a rule."""
     return all_of(
         f"{rule}central and shuffle trust cost the same at each epsilon, within a quarter",
         *(
             claim
-            for central_row, shuffle_row in zip(ones, others, strict=True)
+            for central_row, shuffle_row in zip(central, shuffle, strict=True)
             for claim in (
                 central_row.below(shuffle_row, times=1.25),
                 shuffle_row.below(central_row, times=1.25),
@@ -107,7 +107,7 @@ def _enter_figure(
             dpe(CENTRAL[2]).below(DPE, times=3, quick=True),
             dpe(SHUFFLE[2]).below(CENTRAL[2], times=2, quick=True),
             falling(local),
-            alike(central, shuffle),
+            claim_equal_cost(central, shuffle),
             coins[-1].below(coins[0], times=0.5, quick=True),
             _claim_small_spending(coins),
             all_of(
@@ -154,7 +154,7 @@ _enter_figure(
         "holds",
         figures="145 000 ± 600 and 148 000 ± 600 against 659 000 ± 3600, 400 runs",
     ),
-    alike(*(rows(players, WIDE.name) for players in PAPER), rule=PAPER_RULE).from_paper(
+    claim_equal_cost(*(rows(players, WIDE.name) for players in PAPER), rule=PAPER_RULE).from_paper(
         "Figure 2(a)", "holds", figures="at epsilon 10 210 000 ± 600 and 212 000 ± 600, 400 runs"
     ),
     dpe(PAPER_COINS)

@@ -9,7 +9,7 @@ from functools import partial
 
 from kerchief.comparison.players import ladder, player
 from kerchief.environments.population import Population
-from kerchief.papers.catalogue.population import CENTRAL, DPE, PUBLISHED, TRUSTS, alike
+from kerchief.papers.catalogue.population import CENTRAL, DPE, PUBLISHED, TRUSTS, claim_equal_cost
 from kerchief.papers.catalogue.worlds import size
 from kerchief.papers.claims import Claim, Results, Row, all_of, at, falling, rows
 from kerchief.papers.experiment import Setting, enter
@@ -198,7 +198,7 @@ enter(
             "from epsilon 1 on, central and shuffle trust cost at most a third of the regret",
             *(row.below(PARENT, times=4 / 3) for row in (*BY_CENTRAL[1:], *BY_SHUFFLE[1:])),
         ),
-        alike(BY_CENTRAL, BY_SHUFFLE),
+        claim_equal_cost(BY_CENTRAL, BY_SHUFFLE),
         all_of(
             "up to epsilon 1, local trust costs at least one and a half times as much as shuffle",
             *rows(PE[1][:2], EACH.name).below(BY_LOCAL[:2], times=1 / 1.5),

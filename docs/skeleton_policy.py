@@ -7,8 +7,8 @@ users so far: it points to the parameter when arms come from everywhere alike.
 Nothing here knows how users are protected: the same file is the non-private bandit, and the local,
 shuffle, joint and central ones. In this folder, hold it to the laws and play it beside ours:
 
-    kerchief check --plugin skeleton_policy.py along-the-mean --trust local
-    kerchief compare --plugin skeleton_policy.py --policy along-the-mean --policy linucb
+    kerchief --plugin skeleton_policy.py check along-the-mean --trust local
+    kerchief --plugin skeleton_policy.py compare --policy along-the-mean --policy linucb
 
 or run it with `python skeleton_policy.py`.
 """

@@ -15,7 +15,7 @@ _PREFACE = """\
 
 Made by `make pages` from `algorithms.toml`. Each table leads from the lines of a paper's algorithm
 to the code that plays them. *Parameter* is the field or the argument that carries the paper's
-symbol; where it is a number, `--number NAME=VALUE` sets it. *Differs* says how the printed version
+symbol; where it is a number, `--param NAME=VALUE` sets it. *Differs* says how the printed version
 in this library departs from the line. `kerchief list policies --source KEY` lists all bandits of
 the paper.
 """

@@ -9,13 +9,14 @@ from tools.benchmark import bench as measure
 from kerchief.cli import options
 from kerchief.cli.device import use_device
 from kerchief.cli.exit_codes import CommandWithExitCodes
+from kerchief.cli.global_options import device_option
 from kerchief.cli.printing import print_json, print_table, progress_bar
 
 
 @click.command(cls=CommandWithExitCodes)
 @options.option("--arms", "The most arms in a round.", default=(20, 100), type=int)
 @options.option("--replicates", "Independent runs at once.", default=(1, 64, 1000), type=int)
-@options.device
+@device_option
 @options.json_output
 def bench(
     *, arms: tuple[int, ...], replicates: tuple[int, ...], device: str, as_json: bool

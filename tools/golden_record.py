@@ -25,9 +25,18 @@ from typing import Any
 
 # Renames since COMMIT, applied to its side: options to what is typed, words to keys and values.
 OPTIONS: Mapping[str, str] = {}
-WORDS: Mapping[str, str] = {}
+WORDS: Mapping[str, str] = {
+    "alone": "per_report",
+    "numbers": "parameters",
+    "right": "found_best",
+    "stuck": "unconverged",
+    "world": "environment",
+    "worlds": "environments",
+}
 # Entries (shell patterns) that changed on purpose, with the reason.
 CHANGED: Mapping[str, str] = {
+    "*/command": "options have other names",
+    "regret/*/parameters/*": "options have other names",
     "json/list policies*": "summaries are plain sentences, and variants name their policy",
     "json/list proofs*": "notes are named after their modules",
     "json/list trusts*": "policies of disjoint models are registered first",
@@ -38,7 +47,7 @@ VOLATILE = frozenset(
     {"commit", "device", "folder", "generation_s", "microseconds", "path", "paths", "seconds"}
     | {"versions"}
 )
-RUN = ("--horizon", "256", "--replicates", "2", "--epsilon", "1", "--device", "cpu")
+RUN = ("--horizon", "256", "--replicates", "2", "--epsilon", "1")
 # Arguments whose JSON and exit code are compared.
 JSON_COMMANDS = (
     "list policies",
@@ -98,7 +107,7 @@ class Checkout:
         done = subprocess.run(
             [sys.executable, "-m", "kerchief.cli", *arguments],
             cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"},
             capture_output=True,
             text=True,
             check=False,

@@ -14,11 +14,10 @@ from tools.tuning.outcome import Outcome
 from tools.tuning.recorded import SEARCHES, Recorded
 from tools.tuning.search import Search
 
-from kerchief.cli import options
 from kerchief.cli.device import use_device
 from kerchief.cli.exit_codes import CommandWithExitCodes
+from kerchief.cli.global_options import device_option, plugin_files, with_plugins
 from kerchief.cli.playing import Playing
-from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import (
     complain,
     json_output,
@@ -58,8 +57,9 @@ _PARTS = "parts"
 @click.option("--force", is_flag=True, help="Replace an outcome of something else.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes that play at once.")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead.")
-@options.device
-@plugin_option
+@device_option
+@plugin_files
+@with_plugins
 @json_output
 def tune(
     *,
@@ -74,6 +74,7 @@ def tune(
     scheduler: str | None,
     device: str,
     as_json: bool,
+    **_: object,
 ) -> None:
     """Search for the numbers that a bandit plays with by default.
 
@@ -270,7 +271,7 @@ def _print_outcome(outcome: Outcome, path: Path, as_json: bool) -> None:
     flags = [
         argument
         for name, number in outcome.chosen.items()
-        for argument in ("--number", f"{name}={number:g}")
+        for argument in ("--param", f"{name}={number:g}")
     ]
     click.echo(shlex.join(["kerchief", "compare", "--policy", outcome.search.policy, *flags]))
     click.echo(f"outcome: {path}")

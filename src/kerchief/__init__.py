@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kerchief.deployment import deploy as deploy
     from kerchief.deployment import read_deployment as read_deployment
     from kerchief.environments import make_environment as make_environment
-    from kerchief.planning.plan_config import planned as planned
+    from kerchief.planning.plan_config import load_plan as load_plan
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -97,7 +97,7 @@ _HOMES = {
     "from_supervised": "data",
     "make_environment": "environments",
     "off_policy_value": "data",
-    "planned": "planning.plan_config",
+    "load_plan": "planning.plan_config",
     "protect": "privatizers",
     "read_logs": "data",
     "read_results": "reports",

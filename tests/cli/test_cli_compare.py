@@ -21,7 +21,7 @@ from kerchief.comparison.results import HEADINGS, Result
 from kerchief.comparison.runner import RunState, Watch
 
 Call = Callable[..., Called]
-TREE = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
+TREE = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--mechanism", "tree")
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
 
 
@@ -62,8 +62,8 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
     for path in document["files"].values():
         assert Path(path).is_file()
     # Continual noise is chosen and recorded.
-    assert document["parameters"]["continual"] == "tree"
-    assert "--continual tree" in document["command"]
+    assert document["parameters"]["mechanism"] == ["joint=tree", "central=best"]
+    assert "--mechanism joint=tree" in document["command"]
     words = {(row["trust"], row["continual"]) for row in document["rows"]}
     assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
 
@@ -86,7 +86,7 @@ def _check_row(row: dict[str, Any]) -> None:
         "median",
         "p95",
         "max",
-        "stuck",
+        "unconverged",
     }
     assert row["regret"]["mean"] > 0
     if row["trust"] == "none":
@@ -114,7 +114,7 @@ def test_compare_prints_mechanism_chosen_by_default(
     """A curator's Laplace noise, by its word in the table and by its class in the rows."""
     monkeypatch.setenv("COLUMNS", "120")
     who = ("--policy", "pe", "--env", "population", "--trust", "central", "--epsilon", 1)
-    size = ("--horizon", 300, "--replicates", 2, "--option", "clients=300", "--dim", 2)
+    size = ("--horizon", 300, "--replicates", 2, "--env-param", "clients=300", "--dim", 2)
     flags = ("compare", *who, *size, "--arms", 4)
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert (row["curator"], row["noises"]) == ("best", {"answers": "Laplace"})
@@ -125,8 +125,8 @@ def test_compare_prints_mechanism_chosen_by_default(
 def test_the_promise_of_one_report_is_printed(call: Call) -> None:
     """Where a number asks for it: the report's own epsilon, at most what was asked for."""
     who = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
-    size = ("--horizon", 60, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
-    flags = ("compare", *who, *size, "--number", "length=30", "--shuffling", "bit", "--out", "here")
+    size = ("--horizon", 60, "--replicates", 2, "--dim", 2, "--arms", 3, "--param", "local=2")
+    flags = ("compare", *who, *size, "--param", "length=30", "--mechanism", "bit", "--out", "here")
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert 1.9 < row["report_epsilon"] <= 2
     shown = " ".join(call(*flags).stdout.split())
@@ -137,8 +137,17 @@ def test_the_promise_of_one_report_is_printed(call: Call) -> None:
 
 @pytest.mark.nightly
 def test_other_worlds_play(call: Call) -> None:
-    flags = ("--env", "probit", "--fewest-arms", 2, "--mode", "theory", "--contexts", "starved")
-    result = call(*SMALL, *flags, "--reward-noise", "bounded", "--trust", "none")
+    flags = (
+        "--env",
+        "probit",
+        "--env-param",
+        "fewest=2",
+        "--mode",
+        "theory",
+        "--contexts",
+        "starved",
+    )
+    result = call(*SMALL, *flags, "--env-param", "noise=bounded", "--trust", "none")
     assert result.exit_code == 0, result.output
 
 
@@ -157,8 +166,8 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
         yield from ()
 
     monkeypatch.setattr(RunState, "results", play)
-    call("compare", "--policy", "dpe", "--option", "clients=2000", "--number", "growth=0.5")
-    call("compare", "--policy", "ucb", "--option", "gap=0.3", "--number", "width=0.25")
+    call("compare", "--policy", "dpe", "--env-param", "clients=2000", "--param", "growth=0.5")
+    call("compare", "--policy", "ucb", "--env-param", "gap=0.3", "--param", "width=0.25")
     (crowd, phased), (_, plain) = seen
     assert crowd.clients == 2000
     assert phased.policy.growth == 0.5
@@ -167,12 +176,12 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_world_with_options_is_played(call: Call) -> None:
-    flags = ("--option", "gap=0.3", "--arms", 3, "--horizon", 300, "--replicates", 2, "--json")
+    flags = ("--env-param", "gap=0.3", "--arms", 3, "--horizon", 300, "--replicates", 2, "--json")
     result = call("compare", "--policy", "tsallis", "--epsilon", 4, *flags)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["parameters"]["env"] == "chance"
-    assert "gap=0.3" in document["parameters"]["option"]
+    assert "gap=0.3" in document["parameters"]["env_param"]
     rows = {(row["policy"], row["trust"]): row for row in document["rows"]}
     # Every wrong arm loses the gap, and uniform play chooses two of three.
     assert rows["uniform", "none"]["regret"]["mean"] == pytest.approx(0.3 * 300 * 2 / 3, rel=0.15)
@@ -193,7 +202,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
     ("flags", "words"),
     [
         (
-            ("--number", "exploration=1", "--number", "exploration=2"),
+            ("--param", "exploration=1", "--param", "exploration=2"),
             "is 1 and 2; give it one value",
         ),
         (("--policy", "linucp"), "did you mean 'linucb'"),
@@ -203,11 +212,11 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
         (("--trust", "locl"), "did you mean 'local'"),
         (("--policy", "uniform", "--trust", "shuffle"), "supports none"),
         (("--trust", "joint", "--horizon", "20000000"), "at most 10000000"),
-        (("--continual", "tre"), "did you mean 'tree'"),
-        (("--continual", "toeplitz", "--horizon", "30000"), "at most 20000"),
+        (("--mechanism", "joint=tre"), "did you mean 'tree'"),
+        (("--mechanism", "toeplitz", "--horizon", "30000"), "at most 20000"),
         (("--contexts", "bal"), "did you mean 'ball'"),
         (("--env", "logit"), "Known: absolute, alternating, chance"),
-        (("--reward-noise", "x"), "known: bernoulli"),
+        (("--env-param", "noise=x"), "known: bernoulli"),
         (("--mode", "x"), "known: theory, tuned"),
         (("--epsilon", 0), "epsilon is 0.0; it must be above 0"),
         (("--epsilon", -1), "epsilon is -1.0; it must be above 0"),
@@ -223,21 +232,20 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
         (("--dim", 0), "dim is 0"),
         (("--dim", 513), "at most 512"),
         (("--arms", 0), "arms is 0"),
-        (("--fewest-arms", 4), "fewest arms is 4"),
+        (("--env-param", "fewest=4"), "fewest arms is 4"),
         (("--radius", "nan"), "radius is nan"),
         (("--seed", -1), "seed is -1"),
-        (("--device", "tpu"), "choose one of cpu, gpu, auto"),
         (("--out", "/dev/null/x"), "cannot be written"),
         (("--bogus", 1), "--bogus"),
         (("--epsilon", "1e-320"), "epsilon is 1e-320; it must be finite and at least"),
-        (("--continual", "tree", "--trust", "local"), "no row has joint trust"),
-        (("--continual", "tree", "--policy", "glm-descent"), "no row has joint trust"),
+        (("--mechanism", "tree", "--trust", "local"), "no row has joint trust"),
+        (("--mechanism", "tree", "--policy", "glm-descent"), "no row has joint trust"),
         (("--env", "linear", "--policy", "dpe"), "policy 'dpe' plays in population"),
         (("--env", "population"), "policy 'best' plays in linear, logistic"),
-        (("--option", "clients"), "is no NAME=VALUE"),
-        (("--option", "clients=5"), "option is 'clients'; this world has"),
-        (("--number", "exploration=x"), "exploration is 'x'; it must be a number"),
-        (("--number", "courage=2"), "number is 'courage'; LinearSampling has"),
+        (("--env-param", "clients"), "is not NAME=VALUE"),
+        (("--env-param", "clients=5"), "parameter is 'clients'; this environment has"),
+        (("--param", "exploration=x"), "exploration is 'x'; it must be a number"),
+        (("--param", "courage=2"), "parameter is 'courage'; LinearSampling has"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -398,20 +406,20 @@ PROJECTED = (
 @pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
 def test_a_projection_says_what_it_costs(call: Call) -> None:
-    result = call(*PROJECTED, "--project", 4, "--json")
+    result = call(*PROJECTED, "--env-param", "project=4", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     cost = told["projection"]["ball"]
     assert (cost["dim"], cost["onto"]) == (12, 4)
     assert 0 < cost["lost"] < 1
     assert 0 < cost["clipped"] < 1
-    assert "--project 4" in told["command"]
+    assert "--env-param project=4" in told["command"]
     report = Path(told["files"]["report"]).read_text()
     assert "projected from 12 numbers to 4" in report
 
 
 def test_project_rejects_more_dimensions_than_features(call: Call) -> None:
-    refused = call(*PROJECTED, "--project", 12)
+    refused = call(*PROJECTED, "--env-param", "project=12")
     assert refused.exit_code == 2
     assert "project is 12; it must be at least 1 and at most 11" in refused.stderr
 
@@ -428,6 +436,6 @@ def test_compare_warns_of_widths_without_proof(call: Call, monkeypatch: pytest.M
     monkeypatch.setattr(RunState, "results", fake_play(0))
     flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
     told = "proved for normal noise at a delta above 0, and not for local"
-    assert f"{told}, privunit" in call(*flags, "--randomizer", "privunit").stderr
+    assert f"{told}, privunit" in call(*flags, "--mechanism", "privunit").stderr
     assert told in call(*flags, "--delta", 0).stderr
     assert "proved" not in call(*flags).stderr

@@ -21,8 +21,9 @@ horizon = 60
 replicates = 4
 trust = "joint"
 epsilon = [0.5, 2.0]
-number = ["exploration=0.5"]
-reward_noise = "bounded"
+param = ["exploration=0.5"]
+env_param = "noise=bounded"
+mechanism = "tree"
 """
 
 
@@ -35,8 +36,9 @@ def test_config_file_sets_options_that_command_line_overrides(
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)["parameters"]
     assert (said["env"], said["horizon"], said["epsilon"]) == ("own", 80, [0.5, 2.0])
-    assert (said["trust"], said["number"]) == (["joint"], ["exploration=0.5"])
-    assert "noise=bounded" in said["option"]
+    assert (said["trust"], said["param"]) == (["joint"], ["exploration=0.5"])
+    assert said["mechanism"] == ["joint=tree"]
+    assert "noise=bounded" in said["env_param"]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +63,10 @@ def test_config_file_sets_options_that_command_line_overrides(
         ("out = 3", "--out is 3 in the configuration; give text in quotes"),
         ("force = 1", "--force is 1 in the configuration; give true or false"),
         ('force = "yes"', "--force is 'yes'"),
-        ('reward-noise = "bounded"\nreward_noise = "x"', "by two spellings"),
+        ('env-param = "gap=1"\nenv_param = "gap=2"', "by two spellings"),
         ("force = true\nresume = true", "give one of them"),
-        ("bandit = 3", "bandit is 3"),
-        ("[bandit]\nproblem = 3", "problem is 3"),
+        ("problem = 3", "problem is 3"),
+        ("[problem]\narms = 3", "arms stands in table 'problem'"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_one_line(

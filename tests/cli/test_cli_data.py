@@ -20,7 +20,7 @@ SMALL = ("--trust", "central", "--epsilon", 2, "--replicates", 3, "--delta", 1e-
 DECLARED = ("--features", "age=18:90,plan=basic|gold", "--label", "likes")
 
 
-REWARDED = ("--rewards", "news,sport", "--reward-range", "0:1")
+REWARDED = ("--declare", "rewards=news,sport", "--declare", "reward-range=0:1")
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_a_file_becomes_a_comparison_in_one_command(call: Call, users: Path) -> 
     document = json.loads(result.stdout)
     names = [row["policy"] for row in document["rows"]]
     assert names == ["uniform", "greedy", "single-arm", "own-models", "own-models"]
-    assert {row["world"] for row in document["rows"]} == {"users.csv"}
+    assert {row["environment"] for row in document["rows"]} == {"users.csv"}
     assert document["parameters"]["horizon"] == 60
-    assert len(document["parameters"]["data_sha256"]) == 64
+    assert document["parameters"]["declare"][0].startswith("data-sha256=")
     for kind in ("table", "picture", "report", "rows"):
         assert Path(document["files"][kind]).is_file()
     single = document["rows"][2]["regret"]
@@ -63,7 +63,7 @@ def test_the_command_plays_the_same_again(
     call: Call, users: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunState, "results", fake_play())
-    rewards = ("--rewards", "news,sport", "--reward-range", "0:1", "--orders", "bootstrap")
+    rewards = (*REWARDED, "--declare", "orders=bootstrap")
     given = ("--features", "age=18:90", "--horizon", 99, *SMALL, *rewards)
     first = json.loads(call("compare", "--data", users, *given, "--json").stdout)
     words = shlex.split(first["command"])
@@ -87,7 +87,7 @@ def test_a_declaration_may_lie_in_a_file(
     kept = call("compare", "--data", users, "--declare", told, *SMALL, "--json")
     assert json.loads(kept.stdout)["parameters"] == plain["parameters"]
     twice = call("compare", "--data", users, "--declare", told, "--label", "likes", *SMALL)
-    assert "label is declared in the file and beside it" in twice.stderr
+    assert "label is declared by --declare and by --label; declare it once" in twice.stderr
     told.write_text('labl = "likes"')
     unknown = call("compare", "--data", users, "--declare", told, *SMALL)
     assert "did you mean 'label'" in unknown.stderr
@@ -119,11 +119,11 @@ def test_the_table_shows_rewards(call: Call, users: Path, monkeypatch: pytest.Mo
         ),
         (("--features", "age=18:90"), "labels and rewards are both given, or neither"),
         (
-            ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "0:1"),
+            ("--features", "age=18:90", "--declare", "rewards=age,news", *REWARDED[2:]),
             "lies outside the declared range of rewards 0:1",
         ),
         (
-            ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "wide"),
+            ("--features", "age=18:90", *REWARDED[:2], "--declare", "reward-range=wide"),
             "the range of rewards is 'wide'",
         ),
         (
@@ -172,7 +172,7 @@ def test_columns_of_another_kind_are_one_line(rewards: str, call: Call, users: P
     result = call("compare", "--data", users, "--declare", told)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "rewards are" in result.stderr
-    assert "name one column per arm, as in --rewards r_a,r_b" in result.stderr
+    assert "name one column per arm, as in --declare rewards=r_a,r_b" in result.stderr
 
 
 @pytest.mark.parametrize("label", ["5", "true", '["likes"]', "{a = 1}"])
@@ -189,13 +189,14 @@ def test_a_label_of_another_kind_is_one_line(label: str, call: Call, users: Path
 def test_unused_options_of_logs_are_rejected(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "results", fake_play())
     Path("logs.csv").write_text("a,r,p,age\nx,1,0.5,30\ny,0,0.5,40\n")
-    words = ("--action", "a=x|y", "--reward", "r", "--propensity", "p", "--reward-range", "0:1")
+    pairs = ("action=a=x|y", "reward=r", "propensity=p", "reward-range=0:1")
+    words = [word for pair in pairs for word in ("--declare", pair)]
     asked = ("compare", "--data", "logs.csv", *words, *SMALL, "--features")
-    refused = call(*asked, "age=18:90", "--arm-norm", 9)
+    refused = call(*asked, "age=18:90", "--declare", "arm-norm=9")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "arm_norm is 9.0, and no features of arms are read from these logs" in refused.stderr
-    heard = json.loads(call(*asked, "age=18:90", "--intercept", 2, "--json").stdout)
-    assert "--intercept 2.0" in heard["command"]
+    heard = json.loads(call(*asked, "age=18:90", "--declare", "intercept=2", "--json").stdout)
+    assert "--declare intercept=2.0" in heard["command"]
 
 
 def test_options_of_data_need_data(call: Call) -> None:

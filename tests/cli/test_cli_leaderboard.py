@@ -13,7 +13,7 @@ from tests.comparison.fakes import fake_play
 from kerchief.comparison.runner import RunState
 
 Call = Callable[..., Called]
-SMALL = ("--quick", "--world", "chance", "--policy", "ucb", "--policy", "tsallis")
+SMALL = ("--size", "quick", "--env", "chance", "--policy", "ucb", "--policy", "tsallis")
 
 
 def test_it_prints_standings_and_leaves_a_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_it_prints_standings_and_leaves_a_page(call: Call, monkeypatch: pytest.M
     }  # fmt: skip
     page = (folder / "leaderboard.md").read_text()
     assert page.startswith("# Private bandits at one guarantee")
-    assert "`kerchief leaderboard --quick --world chance" in page
+    assert "`kerchief leaderboard --size quick --env chance" in page
     assert "**arms, local trust**" in page
 
 
@@ -42,7 +42,7 @@ def test_a_real_board_can_be_read_by_programs(call: Call) -> None:
     assert {one["policy"] for one in document["standings"]} == {"ucb", "tsallis"}
     for one in document["standings"]:
         assert one["division"] == "arms"
-        assert one["worlds"] == 1
+        assert one["environments"] == 1
         assert one["rank"] in (1, 2)
         assert one["microseconds"] > 0
     assert document["left_out"] == []
@@ -53,9 +53,12 @@ def test_a_real_board_can_be_read_by_programs(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--quick", "--full"), "give --quick or --full, and not both"),
-        (("--quick", "--world", "nowhere"), "nowhere"),
-        (("--quick", "--table", "word"), "table is 'word'; choose one of latex, markdown"),
+        (("--size", "huge"), "size is 'huge'"),
+        (("--size", "quick", "--env", "nowhere"), "nowhere"),
+        (
+            ("--size", "quick", "--format", "word"),
+            "format is 'word'; choose one of latex, markdown",
+        ),
     ],
 )
 def test_mistakes_are_one_line(call: Call, words: tuple[str, ...], message: str) -> None:
@@ -68,7 +71,7 @@ def test_mistakes_are_one_line(call: Call, words: tuple[str, ...], message: str)
 def test_leaderboard_has_no_picture_format_option(call: Call) -> None:
     result = call("leaderboard", "--format", "svg")
     assert result.exit_code == 2
-    assert "No such option" in result.stderr
+    assert "format is 'svg'; choose one of latex, markdown" in result.stderr
     assert "picture" not in call("leaderboard", "--help").output
 
 
@@ -84,7 +87,7 @@ def test_formats_and_tables_may_be_a_list(
     monkeypatch.setattr(RunState, "results", fake_play())
     result = call(
         *("compare", "--contexts", "ball", "--trust", "joint", "--json"),
-        *("--format", "pdf,svg", "--format", "png", "--table", "latex,markdown"),
+        *("--format", "pdf,svg", "--format", "png", "--format", "latex,markdown"),
     )
     assert result.exit_code == 0, result.output
     files = json.loads(result.stdout)["files"]

@@ -245,7 +245,7 @@ def test_an_interrupt_anywhere_is_one_line(call: Call, monkeypatch: pytest.Monke
 def test_version_and_help(call: Call) -> None:
     assert __version__ in call("--version").stdout
     help_text = call("compare", "--help").stdout
-    for flag in ("--env", "--contexts", "--trust", "--epsilon", "--json", "--fewest-arms"):
+    for flag in ("--env", "--contexts", "--trust", "--epsilon", "--json", "--mechanism"):
         assert flag in help_text
     assert "Usage" in call().output
 
@@ -263,7 +263,7 @@ def _run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.nightly
 def test_a_missing_gpu_is_one_line(tmp_path: Path) -> None:
     result = _run(
-        "compare", "--device", "gpu", "--out", str(tmp_path), CUDA_VISIBLE_DEVICES="",
+        "--device", "gpu", "compare", "--out", str(tmp_path), CUDA_VISIBLE_DEVICES="",
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )  # fmt: skip
     assert result.returncode == 2

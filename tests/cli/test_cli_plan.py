@@ -68,11 +68,11 @@ def test_plan_output_answers_every_question(quick: list[Planning], tmp_path: Pat
 def test_plan_page_omits_deployment_of_undeployable_policy(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "kerchief.planned" in _page(tmp_path / "one")
+    assert "kerchief.load_plan" in _page(tmp_path / "one")
     monkeypatch.setattr("kerchief.planning.advice.wire_size", lambda *given: None)
     page = _page(tmp_path / "other")
     assert "can be simulated, and not deployed" in page
-    assert "kerchief.planned" not in page
+    assert "kerchief.load_plan" not in page
 
 
 def _page(out: Path) -> str:
@@ -91,7 +91,7 @@ def test_json_is_one_object(quick: list[Planning]) -> None:
     assert set(private["users_needed"]) == {"value", "least", "most", "guess"}
     assert private["wire"]["report_bytes"] > 8 * private["wire"]["numbers"]
     assert found["verdict"] in ("personalise", "one arm", "undecided")
-    assert tomllib.loads(found["config"])["bandit"]["problem"]["horizon"] == 400
+    assert tomllib.loads(found["config"])["horizon"] == 400
     assert found["command"].startswith("kerchief plan --users 400 --env own --dim 2 --arms 3")
 
 
@@ -111,7 +111,7 @@ def test_the_settings_are_taken_by_compare_and_by_a_bandit(
         *("own-models", "central"),
         8.0,
     )
-    bandit = kerchief.Bandit(**kerchief.planned(file), window_s=0)
+    bandit = kerchief.Bandit(**kerchief.load_plan(file), window_s=0)
     assert bandit.spent().epsilon <= 8.0
 
 
@@ -170,12 +170,12 @@ def test_concurrent_second_plan_is_printed_but_not_written(
         ("--users 3", "users is 3"),
         ("--users 1000 --seconds 5", "seconds is 5"),
         ("--users 1000 --jobs 0", "jobs is 0"),
-        ("--users 1000 --reward clicks", "a column only with --data FILE"),
-        ("--users 1000 --strength high", "--strength 0.2:0.6"),
-        ("--users 1000 --option strength=0.3", "as in --strength 0.2:0.6"),
-        ("--users 1000 --option weakest=0.3", "as in --strength 0.2:0.6"),
+        ("--users 1000 --env-param noise=clicks", "noise is 'clicks'; choose one of"),
+        ("--users 1000 --env-param strength=high", "--env-param strength=0.2:0.6"),
+        ("--users 1000 --env-param strength=0.6:0.3", "the less strength is 0.6"),
+        ("--users 1000 --env-param weakest=0.3", "as in --env-param strength=0.2:0.6"),
         (
-            "--users 1000 --option radius=1 --option radius=2",
+            "--users 1000 --env-param radius=1 --env-param radius=2",
             "radius is 1 and 2; give it one value",
         ),
         ("--users 1000 --label x", "--label is given without data"),

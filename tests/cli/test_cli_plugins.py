@@ -90,8 +90,8 @@ def own(tmp_path: Path) -> Path:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
 def test_the_skeleton_is_played_beside_ours(call: Call) -> None:
-    named = ("--plugin", SKELETON, "--policy", "along-the-mean", "--trust", "local")
-    result = call("compare", *named, *TINY, "--epsilon", 4, "--json")
+    named = ("--policy", "along-the-mean", "--trust", "local")
+    result = call("--plugin", SKELETON, "compare", *named, *TINY, "--epsilon", 4, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     policies = {row["policy"] for row in document["rows"]}
@@ -101,7 +101,7 @@ def test_the_skeleton_is_played_beside_ours(call: Call) -> None:
 
 
 def test_the_skeleton_keeps_the_laws_as_a_plugin(call: Call) -> None:
-    result = call("check", "--plugin", SKELETON, "along-the-mean", "--trust", "local", "--json")
+    result = call("--plugin", SKELETON, "check", "along-the-mean", "--trust", "local", "--json")
     assert result.exit_code == 0, result.output
     kept = {law["law"] for law in json.loads(result.stdout)["laws"] if law["result"] == "kept"}
     assert {"learner is blind", "statistics obey their bound", "refusal leaves no trace"} <= kept
@@ -124,7 +124,7 @@ def test_plugin_mechanism_passes_checks_and_is_used_in_runs(
 
 def test_the_skeleton_is_audited_as_a_plugin(call: Call) -> None:
     words = ("along-the-mean", "--trust", "central", "--replicates", 200, "--json")
-    result = call("audit", "--plugin", SKELETON, *words)
+    result = call("--plugin", SKELETON, "audit", *words)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["name"] == "along-the-mean"
 
@@ -133,10 +133,10 @@ def test_the_skeleton_is_audited_as_a_plugin(call: Call) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_worlds_noises_and_bandits_are_played_by_other_processes(call: Call, own: Path) -> None:
     """Objects of a plugin's classes reach workers, which load the same file."""
-    named = ("--plugin", own, "--env", "mine", "--policy", "my-linucb", "--trust", "central")
-    size = ("--horizon", 30, "--replicates", 2, "--epsilon", 4, "--curator", "my-noise")
+    named = ("--env", "mine", "--policy", "my-linucb", "--trust", "central")
+    size = ("--horizon", 30, "--replicates", 2, "--epsilon", 4, "--mechanism", "my-noise")
     alone, shared = (
-        call("compare", *named, *size, "--out", out, *jobs, "--json")
+        call("--plugin", own, "compare", *named, *size, "--out", out, *jobs, "--json")
         for out, jobs in (("alone", ()), ("shared", ("--jobs", 2)))
     )
     assert alone.exit_code == shared.exit_code == 0, shared.output
@@ -147,7 +147,7 @@ def test_worlds_noises_and_bandits_are_played_by_other_processes(call: Call, own
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_experiment_is_reproduced(call: Call, own: Path) -> None:
-    result = call("reproduce", "my-figure", "--plugin", own, "--quick", "--json")
+    result = call("--plugin", own, "reproduce", "my-figure", "--quick", "--json")
     assert result.exit_code == 0, result.output
     assert [one["outcome"] for one in json.loads(result.stdout)["claims"]] == ["holds", "holds"]
 
@@ -158,14 +158,14 @@ def test_an_experiment_is_reproduced(call: Call, own: Path) -> None:
 )
 def test_listings_name_them(call: Call, own: Path, kind: str, name: str) -> None:
     assert name not in call("list", kind).stdout
-    lines = json.loads(call("list", kind, "--plugin", own, "--json").stdout)[kind]
+    lines = json.loads(call("--plugin", own, "list", kind, "--json").stdout)[kind]
     assert name in {line["name"] for line in lines}
 
 
 @pytest.mark.parametrize("kind", ["policies", "proofs"])
 def test_a_listing_shows_all_of_ours_too(call: Call, own: Path, kind: str) -> None:
     ours = json.loads(call("list", kind, "--json").stdout)[kind]
-    lines = json.loads(call("list", kind, "--plugin", own, "--json").stdout)[kind]
+    lines = json.loads(call("--plugin", own, "list", kind, "--json").stdout)[kind]
     names = [line["name"] for line in lines if line["name"] != "my-linucb"]
     assert names == [line["name"] for line in ours]
 
@@ -201,7 +201,7 @@ def test_a_listing_shows_all_of_ours_too(call: Call, own: Path, kind: str) -> No
 def test_a_bad_file_is_one_line(call: Call, text: str | None, said: str, words: list[str]) -> None:
     if text is not None:
         Path("bad.py").write_text(text)
-    result = call(*words, "--plugin", "bad.py")
+    result = call("--plugin", "bad.py", *words)
     assert result.exit_code == 2
     assert said in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -251,7 +251,7 @@ def test_a_folder_of_another_version_is_left_alone(
     call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunState, "results", fake_play())
-    words = ("reproduce", "my-figure", "--plugin", own, "--quick", "--out", "here")
+    words = ("--plugin", own, "reproduce", "my-figure", "--quick", "--out", "here")
     with fresh_registries():
         assert call(*words).exit_code == 0
     own.write_text(f"{OWN}\n# edited")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
-from kerchief.cli.compare import compare
 from kerchief.cli.index import COMMANDS, command
 from kerchief.comparison.players import FLAGS
+from kerchief.data.declaration_file import KEYS
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
@@ -55,39 +56,50 @@ def test_every_option_is_named_and_no_other(name: str, own: str) -> None:
 
 
 def test_every_world_is_named_and_no_other() -> None:
-    assert _first_cells(_between("Worlds (`--env`):", "Contexts (")) == set(ENVIRONMENTS)
+    assert _first_cells(_between("Environments (`--env`):", "Contexts (")) == set(ENVIRONMENTS)
 
 
 def test_all_contexts_and_rewards_are_named_and_no_others() -> None:
     assert _first_cells(_between("Contexts (`--contexts`):", "Rewards (")) == set(CONTEXTS)
-    assert _named(_between("Rewards (`--reward-noise`)", "#")) == set(NOISES)
+    assert _named(_between("Rewards (`--env-param noise=NAME`)", "#")) == set(NOISES)
+
+
+def test_every_key_of_a_declaration_is_named_and_no_other() -> None:
+    table = _between("| key of `--declare`", "Environments (")
+    first = [line.split("|")[1] for line in table.splitlines()[1:] if line.startswith("|")]
+    named = _named(" ".join(first))
+    assert {name.replace("-", "_") for name in named} == set(KEYS)
+
+
+MECHANISMS = _between("### Mechanisms", "## `kerchief reproduce`")
 
 
 @pytest.mark.parametrize("trust", FLAGS)
-def test_every_word_of_a_noise_is_named_beside_its_flag(trust: Trust) -> None:
-    (row,) = re.findall(rf"^\| `{trust}` \| `--{FLAGS[trust]}` \| (.*)", COMPARE, re.MULTILINE)
+def test_every_mechanism_is_named_beside_its_trust_model(trust: Trust) -> None:
+    (row,) = re.findall(rf"^\| `{trust}` \| (.*)", MECHANISMS, re.MULTILINE)
     assert _named(row) - {"--delta"} == set(MECHANISMS_OF[trust])
 
 
-@pytest.mark.parametrize(
-    ("flag", "trust"),
-    [
-        ("--continual", "joint"),
-        ("--shuffling", "shuffle"),
-        ("--randomizer", "local"),
-        ("--curator", "central"),
-    ],
-)
-def test_help_names_every_paper_that_has_a_noise_of_its_own(flag: str, trust: str) -> None:
-    (option,) = (one for one in compare.params if flag in one.opts)
-    told = str(getattr(option, "help", "")).partition("[default: ")[2]
+@pytest.mark.parametrize("trust", FLAGS)
+def test_page_names_every_paper_with_noise_of_its_own(trust: Trust) -> None:
+    (row,) = re.findall(rf"^\| {trust} \| (.*)", MECHANISMS, re.MULTILINE)
     papers = {
         name: entry.noises.get(trust)
         for name, entry in POLICIES.items()
         if "@" in name and trust in entry.trusts
     }
-    if "for papers' own versions" in told:
-        assert set(papers.values()) == {"gaussian"}
-    else:
-        assert {name for name in papers if name in told} == {n for n, w in papers.items() if w}
-        assert all(word is None or word in told for word in papers.values())
+    if trust is Trust.SHUFFLE:
+        assert {name for name in papers if name in row} == {n for n, w in papers.items() if w}
+    assert all(f"`{noise}`" in row for noise in papers.values() if noise)
+
+
+def test_commands_have_few_options() -> None:
+    counts = {name: _count_options(command(name)) for name in COMMANDS}
+    assert sum(counts.values()) <= 120
+    assert counts["compare"] <= 35
+
+
+def _count_options(entry: click.Command) -> int:
+    subcommands = entry.commands.values() if isinstance(entry, click.Group) else ()
+    own = sum(isinstance(parameter, click.Option) for parameter in entry.params)
+    return own + sum(map(_count_options, subcommands))

@@ -14,7 +14,7 @@ from kerchief.cli.main import main
     ("words", "said"),
     [
         (("--users", "4000"), "users is 4000, and the data have 60, who come once each"),
-        (("--env", "linear"), "env is 'linear', and the world is that of the data"),
+        (("--env", "linear"), "env is 'linear', and the environment is that of the data"),
         (("--features", "height=1:2"), "has no column 'height'"),
         (("--features", "age"), "bounds are never read off the data"),
     ],

@@ -23,7 +23,7 @@ def test_a_comparison_takes_the_device_before_it_makes_an_array() -> None:
     """The device is refused before anything of the plan is looked at."""
     code = (
         "from kerchief.cli.main import main; "
-        "main(['compare', '--device', 'tpu', '--policy', 'nobody'])"
+        "main(['--device', 'tpu', 'compare', '--policy', 'nobody'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2

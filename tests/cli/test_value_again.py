@@ -17,8 +17,9 @@ def value(tmp_path: Path) -> object:
     logs.write_text("action,reward,chance\n" + "0,1,0.5\n1,0,0.5\n" * 100)
 
     def call(*words: str) -> Result:
-        known = ["--data", str(logs), "--action", "action", "--reward", "reward"]
-        rest = ["--propensity", "chance", "--reward-range", "0:1", "--arms", "2", "--arm", "0"]
+        pairs = ("action=action", "reward=reward", "propensity=chance", "reward-range=0:1")
+        known = ["--data", str(logs), *(word for pair in pairs for word in ("--declare", pair))]
+        rest = ["--arms", "2", "--policy", "arm=0"]
         ledger = ["--ledger", str(tmp_path / "ledger.json"), "--epsilon", "0.3"]
         return CliRunner().invoke(main, ["value", *known, *rest, *ledger, *words])
 

@@ -766,7 +766,7 @@ def test_a_cluster_that_loses_a_worker_loses_nothing(tmp_path: Path) -> None:
 
         start(*scheduler)
         doomed, _ = start(*worker), start(*worker)
-        run = subprocess.Popen(_command(shared, "--scheduler", address))
+        run = subprocess.Popen(_command(shared, "--jobs", address))
         parts = shared / "parts"
         while run.poll() is None and (not parts.exists() or len(list(parts.glob("*.npz"))) < 3):
             time.sleep(0.1)

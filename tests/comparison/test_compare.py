@@ -102,9 +102,9 @@ def test_run_counts_as_unconverged_when_regret_grows_late(finished: list[Result]
     one = dataclasses.replace(
         finished[0], curves=np.stack([learned, rounds], axis=1), uniform=float(rounds[-1])
     )
-    assert one.regret.stuck == 0.5
+    assert one.regret.unconverged == 0.5
     slow = np.stack([0.09 * rounds, 0.11 * rounds], axis=1)
-    assert dataclasses.replace(one, curves=slow).regret.stuck == 0.5
+    assert dataclasses.replace(one, curves=slow).regret.unconverged == 0.5
 
 
 def made(finished: Result, regret: float, replicates: int) -> Result:

@@ -10,12 +10,13 @@ from typing import Any, cast
 import jax
 import pytest
 
+from kerchief.cli import options
 from kerchief.cli.compare import compare as command
 from kerchief.cli.data import NAMES
 from kerchief.cli.playing import Playing
 from kerchief.comparison.chunks import build_protected_policy, find_chunk_width
 from kerchief.comparison.comparison import Comparison
-from kerchief.comparison.players import player
+from kerchief.comparison.players import FLAGS, player
 from kerchief.core.errors import InvalidValueError, KerchiefError, UnknownNameError
 from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import PopulationProblem
@@ -100,13 +101,19 @@ def test_configuration_without_privacy_has_infinite_epsilon() -> None:
         ({"policies": ("tsallis",), "env": "quadratic"}, "plays in chance, counted, alternating"),
         ({"policies": ("two-point",), "env": "chance"}, "env is 'chance'; policy 'two-point' pl"),
         ({"env": "chance"}, "policy 'best' plays in linear, logistic, probit"),
-        ({"env": "chance", "policies": ("ucb",), "dim": 3}, "option is 'dim'; this world has arms"),
-        ({"options": (("clients", 10),)}, "option is 'clients'; this world has contexts, dim"),
-        ({"options": (("contexts", "ball"),)}, "option is 'contexts'"),
-        ({"dim": 2, "options": (("dim", 3),)}, "option is 'dim', which is given by itself too"),
+        (
+            {"env": "chance", "policies": ("ucb",), "dim": 3},
+            "parameter is 'dim'; this environment has",
+        ),
+        (
+            {"options": (("clients", 10),)},
+            "parameter is 'clients'; this environment has contexts",
+        ),
+        ({"options": (("contexts", "ball"),)}, "parameter is 'contexts'"),
+        ({"dim": 2, "options": (("dim", 3),)}, "parameter is 'dim', which is given by itself too"),
         ({"options": ("clients",)}, "options is no tuple of pairs"),
         ({"numbers": 3}, "numbers is no tuple of pairs"),
-        ({"numbers": (("courage", 1.0),)}, "number is 'courage'; LinearSampling has caution"),
+        ({"numbers": (("courage", 1.0),)}, "parameter is 'courage'; LinearSampling has caution"),
         ({"numbers": (("exploration", "x"),)}, "exploration is 'x'; it must be a number"),
         ({"numbers": (("exploration", -1.0),)}, "exploration is -1.0; it must be finite and at"),
         ({"policies": ("dpe",), "options": (("clients", 0.5),)}, "clients is 0.5"),
@@ -182,9 +189,12 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     assert words.count("--epsilon") == len(comparison.epsilons)
     read = command.make_context("compare", words[2:]).params
     how = {field.name for field in dataclasses.fields(Playing)}
-    about = how | {"plugins"} | {name for name in NAMES if name != "data"}
+    about = how | {"mechanisms"} | {name for name in NAMES if name != "data"}
     declared = {name: read[name] for name in read if name not in about}
-    assert set(declared) == {field.name for field in dataclasses.fields(Comparison)}
+    declared |= options.choose_mechanisms(read["mechanisms"], read["trusts"])
+    fields = {field.name for field in dataclasses.fields(Comparison)}
+    assert declared.keys() <= fields
+    assert fields - declared.keys() <= {"fewest", "noise", "project", *FLAGS.values()}
     again = Comparison(**declared)
     assert again.parameters() == comparison.parameters()
     assert again.cells() == comparison.cells()
@@ -211,15 +221,15 @@ def test_explicit_best_overrides_mechanism_of_the_policy(
     for word, played in ((None, own), ("best", "best")):
         plan = Comparison(**small | {flag: word})
         assert plan.cells()[-1].player.mechanism == played
-        assert plan.parameters()[flag] == played
+        assert plan.parameters()["mechanism"] == [f"{trust}={played}"]
 
 
-def test_policy_specific_mechanisms_are_recorded_as_null() -> None:
-    """Two in one table, with different noises: the word that would replace one of them is null."""
+def test_policy_specific_mechanisms_are_not_recorded() -> None:
+    """Two in one table, with different noises: no option would give both."""
     plan = Comparison(policies=("sblb", "sblb@paper"), trusts=("shuffle",), epsilons=(1.0,))
     assert [cell.player.mechanism for cell in plan.cells()][-2:] == ["best", "bit"]
-    assert plan.parameters()["shuffling"] is None
-    assert "--shuffling" not in plan.command()
+    assert "mechanism" not in plan.parameters()
+    assert "--mechanism" not in plan.command()
 
 
 HOMES = {
@@ -341,7 +351,7 @@ def test_a_curator_may_add_laplace_noise() -> None:
         assert type(noise) is Laplace
         assert float(noise.std) == pytest.approx(math.sqrt(2) * moved)
     asked = Comparison(policies=("pe",), trusts=("central",), curator="laplace", epsilons=(1.0,))
-    assert "--curator laplace" in asked.command()
+    assert "--mechanism central=laplace" in asked.command()
     assert asked.cells()[-1].label() == "pe central, laplace ε=1"
     with pytest.raises(InvalidValueError, match="no row has central trust"):
         Comparison(policies=("pe",), trusts=("local",), curator="laplace")

@@ -215,7 +215,7 @@ def test_digest_covers_arrays_passed_separately(
         from_supervised(**asked | other, sha256=digest)
     plans = [Comparison.on(one, trusts=("none",), replicates=2) for one in (first, second)]
     Outputs.at(tmp_path, plans[0]).begin()
-    with pytest.raises(InvalidValueError, match=r"holds another run .*data_sha256"):
+    with pytest.raises(InvalidValueError, match=r"holds another run .*data-sha256"):
         Outputs.at(tmp_path, plans[1])
 
 
@@ -258,7 +258,8 @@ def test_comparison_on_data_lists_its_configurations(tmp_path: Path) -> None:
     ]
     told = plan.parameters()
     assert told["data"] == str(path)
-    assert told["data_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert told["declare"] == [f"data-sha256={digest}", "intercept=0.5", "orders=permutation"]
     assert told["features"] == ["age=18:90", "plan=basic|gold"]
     assert "env" not in told
     assert plan.caption(plan.world) == "people.csv"

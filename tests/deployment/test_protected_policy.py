@@ -65,7 +65,7 @@ def test_every_parameter_has_a_bound(name: str) -> None:
     made: Any = build_protected(name, world.problem(400), OPEN).policy
     for field in dataclasses.fields(made):
         if not field.metadata.get("static") or field.metadata.get("number"):
-            wrong = f"{field.name} is 1e[+]30; it must|number is '{field.name}'"
+            wrong = f"{field.name} is 1e[+]30; it must|parameter is '{field.name}'"
             with pytest.raises(InvalidValueError, match=wrong):
                 with_number(name, field.name, 1e30)
 
@@ -136,5 +136,5 @@ def test_parameters_that_others_depend_on_are_applied_first() -> None:
     assert made(least=0.0, exploration=0.5).exploration == 0.5
     with pytest.raises(InvalidValueError, match=r"least is -1.0; it must lie in \[0.0"):
         made(least=-1.0)
-    with pytest.raises(InvalidValueError, match=r"number is 'most'; PrintedLinUCB has .*least"):
+    with pytest.raises(InvalidValueError, match=r"parameter is 'most'; PrintedLinUCB has .*least"):
         made(most=1.0)

@@ -514,7 +514,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "trusts": (("any",), ("local", "joint")),
     },
     "comparison.players:player": {"policy": ("linucb", "tsallis")},
-    "planning.plan_config:planned": {"path": ("nowhere.toml", "pyproject.toml")},
+    "planning.plan_config:load_plan": {"path": ("nowhere.toml", "pyproject.toml")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
     "mechanisms.binomial:Grid.of": {"users": (1000,)},
     "mechanisms.doubling:Doubling": {"first": (16, 1024)},

@@ -199,11 +199,30 @@ def _folder() -> Path:
 
 def _command(*, words: tuple[str, ...], **options: Any) -> None:
     """Run a command: it ends with 0, 1 or 2, and what it says on failure is one line."""
-    line = list(words)
+    first = [name for name in options if name in ("device", "plugin")]
+    line = [word for name in first for word in _spell(name, options[name])]
+    line += words
     for name, value in options.items():
-        if value is not None:
-            line += [f"--{name.replace('_', '-')}", str(value)]
+        line += [] if name in first else _spell(name, value)
     _invoke(line)
+
+
+_PAIRED = {
+    **dict.fromkeys(("action", "reward", "propensity", "reward_range"), "declare"),
+    **dict.fromkeys(("noise", "strength"), "env-param"),
+    "arm": "policy",
+}
+"""Names that stand with their value in an option of pairs."""
+
+
+def _spell(name: str, value: Any) -> list[str]:
+    """An option with its value, or nothing where there is no value."""
+    flag = name.replace("_", "-")
+    if value is None:
+        return []
+    return (
+        [f"--{_PAIRED[name]}", f"{flag}={value}"] if name in _PAIRED else [f"--{flag}", str(value)]
+    )
 
 
 def _invoke(line: list[str]) -> None:
@@ -287,7 +306,7 @@ _PLAN = {
     "users": (1000, 50),
     "dim": (3,),
     "arms": (4,),
-    "reward": ("bernoulli", "gaussian"),
+    "noise": ("bernoulli", "gaussian"),
     "strength": ("0.2:0.6", "0.5"),
     "trust": ("any", "joint"),
     "epsilon": (1.0, 0.1),
@@ -443,10 +462,10 @@ def sessions() -> list[Target]:
         Target(
             name="command:leaderboard",
             call=lambda **options: _command(
-                words=("leaderboard", "--quick"), **options | {"device": "abacus"}
+                words=("leaderboard", "--size", "quick"), **options | {"device": "abacus"}
             ),
             samples={
-                "world": ("chance",),
+                "env": ("chance",),
                 "policy": ("ucb",),
                 "trust": ("local",),
                 "epsilon": (1.0,),

@@ -220,7 +220,7 @@ def test_claims_about_the_tail_pay_for_their_error() -> None:
 
 def test_regret_summary_includes_its_tail() -> None:
     regret = tailed(40).regret
-    assert (regret.median, regret.p95, regret.max, regret.stuck) == (10.0, 100.0, 100.0, 0.1)
+    assert (regret.median, regret.p95, regret.max, regret.unconverged) == (10.0, 100.0, 100.0, 0.1)
 
 
 @pytest.mark.parametrize(

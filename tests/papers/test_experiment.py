@@ -95,14 +95,14 @@ def test_numbers_are_replaced(finished: list[Result]) -> None:
     bold: Any = BOLD.build_protected(problem, BOLD.promise(1e-5, 10)).policy
     assert bold.exploration == 2.0
     rows = {row.cell.key: row for row in finished}
-    assert rows[at(PRIVATE, "S=2")].to_dict()["numbers"] == {}
-    assert rows[at(BOLD, "S=2")].to_dict()["numbers"] == {"exploration": 2.0}
+    assert rows[at(PRIVATE, "S=2")].to_dict()["parameters"] == {}
+    assert rows[at(BOLD, "S=2")].to_dict()["parameters"] == {"exploration": 2.0}
     free = player("linucb").promise(1e-5, 10)
     with pytest.raises(
-        InvalidValueError, match="number is 'courage'; LinUCB has confidence, damping"
+        InvalidValueError, match="parameter is 'courage'; LinUCB has confidence, damping"
     ):
         player("linucb", courage=1.0).build_protected(problem, free)
-    with pytest.raises(InvalidValueError, match="number is 'query'"):
+    with pytest.raises(InvalidValueError, match="parameter is 'query'"):
         player("linucb", query=1.0).build_protected(problem, free)
     for wrong in (-1.0, math.nan, math.inf, "x"):
         with pytest.raises(InvalidValueError, match="exploration is"):

@@ -157,7 +157,7 @@ def test_leaderboard_entries_share_guarantee_and_baselines() -> None:
 def test_misfit_policy_is_left_out_with_its_reason() -> None:
     plan = Leaderboard.of(worlds=("quadratic",), policies=("line-search", "two-point"))
     (left,) = plan.left_out
-    assert (left.policy, left.trust, left.world) == ("line-search", "local", "quadratic")
+    assert (left.policy, left.trust, left.environment) == ("line-search", "local", "quadratic")
     assert len(left.reason) > 20
     assert {cell.player.policy for cell in plan.cells() if cell.asked} == {"two-point"}
     assert left.reason in {line[-1] for line in plan.tables(fake(plan))[-1].lines}
@@ -216,7 +216,7 @@ def test_leaderboard_rejects_invalid_selection(
 
 def test_the_command_plays_the_same_again() -> None:
     assert SMALL.command() == (
-        "kerchief leaderboard --quick --world chance --world switching --policy ucb --policy "
+        "kerchief leaderboard --size quick --env chance --env switching --policy ucb --policy "
         "tsallis --policy kl-ucb --trust local --trust shuffle --trust joint --trust central "
         "--epsilon 1.0 --delta 1e-07 --replicates 12 --seed 0"
     )

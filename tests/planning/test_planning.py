@@ -28,7 +28,7 @@ from kerchief.planning.advice import Advice
 from kerchief.planning.budgeted_runner import Lane, _Run, play
 from kerchief.planning.deadline import SlowRun
 from kerchief.planning.pilot_runs import SimulatedRuns
-from kerchief.planning.plan_config import planned, settings
+from kerchief.planning.plan_config import load_plan, settings
 from kerchief.planning.plan_coverage import coverage, simulate_cells
 from kerchief.planning.planning import Planning, segments, shorter
 
@@ -87,7 +87,7 @@ def test_plan_runs_policy_and_its_baselines() -> None:
         ({"users": 10}, "users"),
         ({"dim": 1}, "dim"),
         ({"arms": 0}, "arms"),
-        ({"reward": "poisson"}, "reward"),
+        ({"noise": "poisson"}, "noise"),
         ({"strength": (0.5, 0.2)}, "strength"),
         ({"strength": (0.5, 1.2)}, "strength"),
         ({"epsilon": 0.0}, "epsilon"),
@@ -138,7 +138,7 @@ def test_plan_on_logs_describes_draws_without_orders() -> None:
     world = from_logs(logs, features="age=18:90", reward_range=(0.0, 1.0), **columns)
     said = Planning(data=world).describe_assumptions()
     assert "in which logged decisions are drawn" in said
-    assert "--orders" not in said
+    assert "orders" not in said
 
 
 def test_plan_on_few_users_names_a_remedy() -> None:
@@ -156,7 +156,7 @@ def test_plan_on_few_users_names_a_remedy() -> None:
     assert Planning(data=world, users=50).count == 50
     few: dict[str, Any] = {"age": [20.0, 70.0] * 9, "clicked": [0, 1] * 9}
     once = from_supervised(few, "clicked", features="age=18:90")
-    with pytest.raises(InvalidValueError, match="give --orders bootstrap and --users 50"):
+    with pytest.raises(InvalidValueError, match="give --declare orders=bootstrap and --users 50"):
         Planning(data=once)
     drawn = from_supervised(few, "clicked", features="age=18:90", orders="bootstrap")
     with pytest.raises(InvalidValueError, match="give --users 50"):
@@ -225,9 +225,9 @@ def test_planned_message_sizes_match_a_deployed_device() -> None:
 def test_settings_deploy_what_was_planned(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(settings(shifted(0.05)), encoding="utf-8")
-    bandit = kerchief.Bandit(**planned(file), window_s=0)
+    bandit = kerchief.Bandit(**load_plan(file), window_s=0)
     assert repr(bandit) == "Bandit('own-models', central trust, 0 of 400 users)"
-    assert kerchief.planned(file)["problem"] == SMALL.problem(400)
+    assert kerchief.load_plan(file)["problem"] == SMALL.problem(400)
 
 
 def test_settings_do_not_claim_to_deploy_undeployable_policy(
@@ -242,178 +242,137 @@ def test_settings_do_not_claim_to_deploy_undeployable_policy(
     assert "deploys it" not in settings(shifted(0.05))
 
 
-def test_settings_with_one_edited_half_are_rejected(tmp_path: Path) -> None:
-    file = tmp_path / "plan.toml"
-    text = settings(shifted(0.05))
-    file.write_text(text.replace("epsilon = [8.0]", "epsilon = [1.0]"), encoding="utf-8")
-    with pytest.raises(InvalidValueError, match="epsilon is"):
-        planned(file)
-    file.write_text("epsilon = 1.0\n", encoding="utf-8")
-    with pytest.raises(InvalidValueError, match="no table 'bandit'"):
-        planned(file)
-    file.write_text(text.replace("norm =", "size ="), encoding="utf-8")
-    with pytest.raises(InvalidValueError, match=r"norm is missing in table 'bandit\.problem'"):
-        planned(file)
-    file.write_text(text.replace("norm =", "size = 1\nnorm ="), encoding="utf-8")
-    with pytest.raises(InvalidValueError, match="does not describe a bandit"):
-        planned(file)
-    file.write_text("epsilon =", encoding="utf-8")
-    with pytest.raises(InvalidValueError, match="cannot be read"):
-        planned(file)
+def _edited(folder: Path, *pairs: tuple[str, str]) -> Path:
+    """The file of a plan in which some text was replaced."""
+    file, text = folder / "plan.toml", settings(shifted(0.05))
+    for old, new in pairs:
+        assert len(re.findall(f"(?m){old}", text)) == 1
+        text = re.sub(f"(?m){old}", new, text)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_plan_file_states_every_fact_once() -> None:
+    lines = [line for line in settings(shifted(0.05)).splitlines() if line[:1] not in ("#", "")]
+    names = [line.partition(" = ")[0] for line in lines]
+    assert len(names) == len(set(names))
+    assert {"policy", "trust", "mechanism", "epsilon", "delta", "horizon", "env"} <= set(names)
+    assert not any(line.startswith("[") for line in lines)
 
 
 EDITED = [
-    ("epsilon = [8.0]", "epsilon = [8.0, 16.0]", r"epsilon is \[8.0, 16.0\] among .* and 8.0 in"),
-    ("delta = 0.0001\nreplicates", "delta = 0.001\nreplicates", "delta is 0.001 .* and 0.0001"),
-    ('trust = ["central"]', 'trust = "joint"', "trust is 'joint' .* and 'central'"),
-    ("horizon = 400\npolicy", "horizon = 300\npolicy", "horizon is 300 .* and 400"),
-    ('["own-models"]', '["own-models", "linucb"]', "policy is .*'linucb'.* and 'own-models'"),
-    ('policy = "own-models"', "policy = 3", "policy is .* and 3"),
-    ('mode = "tuned"\n\n', 'mode = "theory"\n\n', "mode is 'theory' .* and 'tuned'"),
-    ('curator = "best"', 'curator = "laplace"', "curator is 'laplace' .* and 'best'"),
-    ("arms = 3\nradius", "arms = 4\nradius", "arms is 4 .* and 3"),
-    ("dim = 2\narms = 3\nnorm", "dim = 3\narms = 3\nnorm", "dim is 2 .* and 3"),
-    ("radius = 0.5", "radius = 0.25", r"radius is 0.25, which makes 0.957.* and 1.207"),
-    ("base=0.5", "base=0.25", r"radius is 0.5, which makes 0.853.* and 1.207"),
+    ("^epsilon = .*", "epsilon = [8.0, 16.0]", r"epsilon is \[8.0, 16.0\] .* leave one"),
+    ("^epsilon = .*", "epsilon = -1.0", "epsilon is -1"),
+    ("^delta = .*\n", "", "delta is missing"),
+    ("^horizon = .*\n", "", "horizon is missing"),
+    ("^trust = .*", 'trust = "joint"', "mechanism is 'central=best' .* and trust is 'joint'"),
+    ("^trust = .*", "trust = 3", "trust is 3 .* give a name in quotes"),
+    ("^policy = .*", "policy = 3", "policy is 3 .* give a name in quotes"),
+    ("^policy = .*\n", "", "policy is missing"),
+    ("^mode = .*", "mode = 3", "mode is 3 .* give a name in quotes"),
+    ("^mechanism = .*", 'mechanism = "central=x"', "is called 'x'"),
+    ("^env = .*", 'env = "nowhere"', "no environment is called 'nowhere'"),
+    ("^env = .*", "env = 3", "env is 3 .* give a name in quotes"),
+    ("^env = .*\n", "", "has neither `env` nor `data`"),
+    ("^env = .*", 'env = "chance"', "parameter is 'dim'; this environment has"),
+    ("^dim = .*", "dim = 'x'", "dim is 'x'"),
+    (r"\Z", "[problem]\narms = 3\n", "arms stands in table 'problem'"),
+    (r"\Z", "[problem]\nsize = 3\n", "size stands in table 'problem'"),
+    (r"\Z", "[problem]\nhigh = 'x'\n", "high is 'x'"),
+    ("^env = ", "problem = 3\nenv = ", "problem is 3 .* give a table"),
+    ("^epsilon = .*", "epsilon =", "cannot be read"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "said"), EDITED)
-def test_both_readers_compare_every_value_stated_twice(
+def test_load_plan_rejects_what_is_not_one_bandit(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:
-    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
-    assert text.count(old) == 1
-    file.write_text(text.replace(old, new), encoding="utf-8")
-    with pytest.raises(InvalidValueError, match=said):
-        planned(file)
-    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
-    assert result.exit_code == 2
-    assert re.search(said, result.stderr)
-    assert result.stderr.count("\n") == 1
+    file = _edited(tmp_path, (old, new))
+    with pytest.raises(kerchief.KerchiefError, match=said) as caught:
+        load_plan(file)
+    assert "\n" not in str(caught.value)
 
 
-_TOLD_TWICE = ("policy", "mode", "trust", "curator", "epsilon", "delta", "horizon", "dim", "arms")
+@pytest.mark.parametrize("old", ["^mode = .*\n", "^mechanism = .*\n", "^seed = .*\n"])
+def test_load_plan_takes_the_defaults_of_compare(old: str, tmp_path: Path) -> None:
+    whole = load_plan(_edited(tmp_path))
+    assert load_plan(_edited(tmp_path, (old, ""))) == whole
 
 
-@pytest.mark.parametrize("line", [*_TOLD_TWICE, "env"])
-def test_both_readers_reject_settings_with_missing_option(line: str, tmp_path: Path) -> None:
-    """`compare` would play a default in its place, and `planned` deploy something else."""
-    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
-    _refused_by_both(_without(line, options) + halved + table, line, "among the options", tmp_path)
+def test_one_edit_changes_comparison_and_deployment(tmp_path: Path) -> None:
+    pairs = (("^dim = 2", "dim = 4"), ("^epsilon = .*", "epsilon = 2.0"), ("base=0.5", "base=0.25"))
+    plan = load_plan(_edited(tmp_path, *pairs))
+    assert (plan["problem"].dim, plan["guarantee"].epsilon) == (4, 2.0)
+    assert plan["problem"].radius < load_plan(_edited(tmp_path))["problem"].radius
 
 
-_TABLE = ("policy", "mode", "mechanism", "dim", "arms", "norm", "radius", "low", "high", "horizon")
+def test_bounds_of_a_service_replace_those_of_the_environment(tmp_path: Path) -> None:
+    plan = load_plan(_edited(tmp_path, (r"\Z", "[problem]\nhigh = 2.0\nradius = 7.0\n")))
+    assert (plan["problem"].high, plan["problem"].radius) == (2.0, 7.0)
+    assert plan["problem"].low == SMALL.problem(400).low
 
 
-@pytest.mark.parametrize(
-    "line", [*_TABLE, "constant", "link", "own", "epsilon", "delta", "trust", r"\[bandit.problem\]"]
-)
-def test_both_readers_reject_settings_with_missing_table_line(line: str, tmp_path: Path) -> None:
-    """Even one that has a default: without `own` all arms would share one model."""
-    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
-    _refused_by_both(options + halved + _without(line, table), "", "table", tmp_path)
+PROBLEM_OF_DATA = """[problem]
+dim = 3
+arms = 3
+norm = 1.2
+radius = 1.0
+low = 0.0
+high = 1.0
+constant = 0.5
+link = "linear"
+own = 3
+"""
 
 
-def test_a_table_without_options_is_deployed_and_not_played(tmp_path: Path) -> None:
-    _, halved, table = settings(shifted(0.05)).partition("[bandit]")
-    file = tmp_path / "plan.toml"
-    file.write_text(halved + table, encoding="utf-8")
-    assert planned(file)["problem"] == SMALL.problem(400)
-    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
-    assert result.exit_code == 2
-    assert "policy is missing among the options" in result.stderr
-
-
-@pytest.mark.parametrize("env", ['"nowhere"', "3"])
-def test_unknown_environment_is_named_instead_of_its_radius(env: str, tmp_path: Path) -> None:
-    """It may be that of a plugin, whose radius makes another one."""
-    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
-    file.write_text(text.replace('env = "own"', f"env = {env}"), encoding="utf-8")
-    assert planned(file)["problem"] == SMALL.problem(400)
-    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
-    assert result.exit_code == 2
-    assert f"no environment is called {env.strip(chr(34))!r}" in result.stderr
-
-
-def test_the_options_may_leave_the_radius_to_the_world(tmp_path: Path) -> None:
-    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
-    file = tmp_path / "plan.toml"
-    text = _without("radius", options) + halved + table.replace("radius = 1.2", "radius = 7.2")
-    file.write_text(text, encoding="utf-8")
-    assert planned(file)["problem"].radius > 7
-
-
-def _without(line: str, text: str) -> str:
-    kept, count = re.subn(rf"(?m)^{line}.*\n", "", text)
-    assert count == 1
-    return kept
-
-
-def _refused_by_both(text: str, name: str, where: str, folder: Path) -> None:
-    """In one line."""
+def _on_data(folder: Path, line: str, replacement: str, table: str = PROBLEM_OF_DATA) -> Path:
+    text = re.sub(
+        "(?m)^(env|dim|arms|radius|env-param|contexts) = .*\n", "", settings(shifted(0.05))
+    )
+    data = ['data = "x.csv"', 'features = ["age=18:90", "plan=a|b"]', 'label = "click=a|b|c"']
+    options = "\n".join([*data, 'declare = ["intercept=0.5"]', text])
     file = folder / "plan.toml"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidValueError, match=f"{name}.*{where}"):
-        planned(file)
-    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
-    assert result.exit_code == 2
-    assert re.search(f"{name}.*missing .*", result.stderr)
-    assert result.stderr.count("\n") == 1
-
-
-def test_bound_stated_only_in_the_table_may_be_edited(tmp_path: Path) -> None:
-    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
-    file.write_text(text.replace("high = 1.0", "high = 2.0"), encoding="utf-8")
-    assert planned(file)["problem"].high == 2.0
+    file.write_text(re.sub(f"(?m)^{line}.*", replacement, options) + table, encoding="utf-8")
+    return file
 
 
 @pytest.mark.parametrize(
-    ("line", "other", "said"),
+    ("line", "replacement", "said"),
     [
         ("features =", 'features = ["age=18:90", "plan=basic|gold"]', ""),
-        ("features =", 'features = ["a*"]\nnorm = 3.0', ""),
-        ("features =", 'features = ["age=18:90"]', r"dim is 2 \(by what they declare\).* and 3 in"),
+        ("declare =", 'declare = ["intercept=0.5", "norm=3.0"]', "every feature has a range"),
+        ("features =", 'features = ["age=18:90"]', "dim is 3 in table .* declare 2"),
         ("features =", 'features = ["age=18"]', "bounds of 'age' are '18'"),
-        ("intercept =", "", ""),
-        ("intercept =", "intercept = 1", r"constant is 1.0 \(by what they declare\)"),
+        ("declare =", "", ""),
+        ("declare =", 'declare = "users.toml"', ""),
+        ("declare =", 'declare = ["intercept=1"]', "constant is 0.5 in table .* declare 1.0"),
         ("label =", 'label = "click"', ""),
-        ("label =", 'label = "click=a|b|c|d"', r"arms is 4 \(by what they declare\)"),
-        ("label =", 'rewards = ["a,b", "c", "d"]', r"arms is 4 \(by what they declare\)"),
+        ("label =", 'label = "click=a|b|c|d"', "arms is 3 in table .* declare 4"),
+        ("declare =", 'declare = ["rewards=a,b", "rewards=c,d"]', "arms is 3 in .* declare 4"),
     ],
 )
-def test_data_options_must_match_the_bandit_table(
-    line: str, other: str, said: str, tmp_path: Path
+def test_declarations_must_match_the_problem(
+    line: str, replacement: str, said: str, tmp_path: Path
 ) -> None:
-    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
-    for name in ("env", "dim", "arms", "radius", "option"):
-        options = _without(f"{name} =", options)
-    data = ['data = "x.csv"', 'features = ["age=18:90", "plan=a|b"]', 'label = "click=a|b|c"']
-    options = "\n".join([*data, "intercept = 0.5", options])
-    table = re.sub("(?m)^(dim|own) = .*", r"\1 = 3", table)
-    table = re.sub("(?m)^constant = .*", "constant = 0.5", table)
-    file = tmp_path / "plan.toml"
-    file.write_text(re.sub(f"(?m)^{line}.*", other, options) + halved + table, encoding="utf-8")
+    file = _on_data(tmp_path, line, replacement)
     with pytest.raises(InvalidValueError, match=said) if said else contextlib.nullcontext():
-        assert planned(file)["problem"].dim == 3
+        assert load_plan(file)["problem"].dim == 3
+    if said:
+        result = CliRunner().invoke(main, ["compare", "--config", str(file)])
+        assert result.exit_code == 2
+        assert re.search(said, result.stderr)
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("mechanism =", "mechanism = 1 #", "mechanism is 1 in table 'bandit'"),
-        ("[bandit]", "[bandit]\nnoise = 'x'", "noise stands in table 'bandit'"),
-        ("[bandit.problem]", "[other]", "no table 'bandit' with all of its parts"),
-    ],
+    "name", [line.partition(" =")[0] for line in PROBLEM_OF_DATA.split("\n")[1:-1]]
 )
-def test_undeployable_bandit_table_is_rejected(
-    old: str, new: str, said: str, tmp_path: Path
-) -> None:
-    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
-    _, halved, table = text.partition("[bandit]")
-    file.write_text((halved + table).replace(old, new), encoding="utf-8")
-    with pytest.raises(InvalidValueError, match=said):
-        planned(file)
+def test_problem_of_data_is_whole(name: str, tmp_path: Path) -> None:
+    """Even a fact that has a default: without `own` all arms would share one model."""
+    file = _on_data(tmp_path, "x", "", re.sub(f"(?m)^{name} .*\n", "", PROBLEM_OF_DATA))
+    with pytest.raises(InvalidValueError, match=f"{name} is missing in table 'problem'"):
+        load_plan(file)
 
 
 class _Instant:

@@ -232,7 +232,7 @@ def test_public_contexts_keep_the_bounds(rows: Any, said: str) -> None:
 
 def test_public_contexts_cannot_be_set_as_a_parameter() -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL)
-    with pytest.raises(InvalidValueError, match="number is 'public'; DisjointSampling has drift"):
+    with pytest.raises(InvalidValueError, match="parameter is 'public'; DisjointSampling has"):
         build_protected("own-models", FACTS, Protection(guarantee=promise), numbers={"public": 3.0})
 
 

@@ -89,7 +89,7 @@ def test_steps_know_noise_and_questions() -> None:
 
 
 def test_the_number_of_questions_is_a_number_of_the_bandit() -> None:
-    """`--number questions=2` plays and reports what `KPoint.of(questions=2)` does."""
+    """`--param questions=2` plays and reports what `KPoint.of(questions=2)` does."""
     problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     asked = partial(build_protected, "k-point", problem)

@@ -20,7 +20,8 @@ from kerchief.reports.outputs import Outputs
 PLAN = Comparison(contexts=("ball", "fixed"), horizon=60, replicates=4, epsilons=(0.5, 2.0))
 ROWS = fake(PLAN)
 WORDS = (
-    "world", "policy", "numbers", "mode", "trust", "continual", "shuffling", "randomizer", "curator"
+    "environment", "policy", "parameters", "mode", "trust",
+    "continual", "shuffling", "randomizer", "curator",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from tests.comparison.fakes import fake
 
+import kerchief
 from kerchief.comparison.chunks import ChunkResult, split_chunks
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.results import Result
@@ -84,7 +85,7 @@ def test_results_so_far_are_written_in_a_small_part_of_the_time(
 
 def test_the_table_holds_what_numbers_depend_on(outputs: Outputs) -> None:
     table = pl.read_parquet(outputs.files["table"])
-    assert {"seed", "env", "mode", "reward_noise", "device", "fewest_arms"} < set(table.columns)
+    assert {"seed", "env", "mode", "env_param", "device"} < set(table.columns)
     assert {"version_kerchief", "version_jax", "version_numpy", "version_python"} < set(
         table.columns
     )
@@ -376,3 +377,26 @@ def test_a_single_epsilon_is_drawn_solid(epsilons: tuple[float, ...]) -> None:
     dashes = {pen.style(one.cell)[1][1] for one in played if one.cell.asked is not None}
     assert len(dashes) == len(epsilons)
     assert (dashes == {()}) == (len(epsilons) == 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("world", "environment"),
+        ("numbers", "parameters"),
+        ("right", "found_best"),
+        ("stuck", "unconverged"),
+    ],
+)
+def test_results_of_an_earlier_version_are_refused(
+    outputs: Outputs, old: str, new: str, tmp_path: Path
+) -> None:
+    """In one line that names the new word for what is there, and the remedy."""
+    document = json.loads((outputs.folder.path / "results.json").read_text())
+    rows = json.dumps(document["rows"]).replace(f'"{new}":', f'"{old}":')
+    (tmp_path / "results.json").write_text(json.dumps(document | {"rows": json.loads(rows)}))
+    with pytest.raises(InvalidValueError, match=f"{old!r} is {new!r} now.*--force") as caught:
+        Outputs.at(tmp_path, outputs.plan)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidValueError, match=f"{old!r} is {new!r} now.*--force"):
+        kerchief.read_results(tmp_path)

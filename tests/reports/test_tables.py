@@ -22,7 +22,7 @@ def test_there_is_one_table_per_world_with_what_papers_print() -> None:
     assert [one.caption for one in TABLES] == ["ball contexts", "fixed contexts"]
     for table in TABLES:
         assert table.headings == (
-            "policy", "trust", "ε", "δ", "regret ± s.e.", "p95", "% stuck"
+            "policy", "trust", "ε", "δ", "regret ± s.e.", "p95", "% unconverged"
         )  # fmt: skip
         assert len(table.lines) == len(PLAN.cells()) / 2
         assert all(len(line) == len(table.headings) == len(table.columns) for line in table.lines)

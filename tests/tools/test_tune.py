@@ -83,7 +83,7 @@ def test_tune_runs_and_stores_custom_search(call: Call, own: Path) -> None:
     assert stored == document
     again = call(own)
     assert again.exit_code == 0, again.output
-    assert "kerchief compare --policy ucb --number width=" in again.stdout
+    assert "kerchief compare --policy ucb --param width=" in again.stdout
     assert json.loads(Path("results/tune/own.json").read_text()) == stored
     other = call(own, "--budget", 1)
     assert other.exit_code == 2

@@ -328,7 +328,10 @@ def test_search_rejects_invalid_declaration(changes: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"space": {"rate": [1.0, 2.0]}, "incumbent": {"rate": 1.0}}, "number is 'rate'; UCB has"),
+        (
+            {"space": {"rate": [1.0, 2.0]}, "incumbent": {"rate": 1.0}},
+            "parameter is 'rate'; UCB",
+        ),
         ({"space": {"width": [1.0, 1e10]}}, "width is 10000000000.0; it must lie in"),
     ],
 )

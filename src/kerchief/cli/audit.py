@@ -1,4 +1,4 @@
-"""`kerchief audit`: look at something private from outside, and see how much can be proved."""
+"""`kerchief audit`: a lower bound on the epsilon of a policy or a mechanism."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kerchief.audits import KINDS, Audit, Subject, entries, find, one_run
 from kerchief.audits.picture import picture
 from kerchief.cli import options
 from kerchief.cli.device import use_device
-from kerchief.cli.plugins import plugin_option
+from kerchief.cli.global_options import chosen_device, with_plugins
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
 from kerchief.core.errors import InvalidValueError
 from kerchief.reports.extras import require
@@ -29,35 +29,35 @@ _FAILURE, _FAILURE_OF_ALL = 0.05, 1e-3
 @click.option(
     "--trust",
     metavar=options.PRIVATE_TRUSTS,
-    help="Whom users must trust.  [default: the first under which NAME claims something]",
+    help="Trust model.  [default: the first under which NAME has a guarantee]",
 )
 @click.option(
     "--kind",
     metavar="|".join(KINDS),
-    help="Which NAME is meant.  [default: the first of these kinds that has it]",
+    help="Kind of NAME.  [default: the first of these kinds that has the name]",
 )
-@click.option("--all", "everything", is_flag=True, help="Audit everything that can be, in turn.")
+@click.option("--all", "everything", is_flag=True, help="Audit every policy and mechanism in turn.")
 @options.epsilon
 @options.delta
 @click.option(
     "--replicates",
     type=int,
-    help="Runs of each of two populations.  [default: 20000 for a bandit, its own for a mechanism]",
+    help="Number of runs on each of two adjacent inputs.  [default: 20000 for a policy, its own "
+    "for a mechanism]",
 )
 @click.option(
     "--canaries",
     type=int,
-    help="Audit the bandit's fits from a single run with so many canaries instead.",
+    help="Number of canaries: audit the fits of a policy from a single run instead.",
 )
 @options.seed
-@options.device
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for the picture of what can be told apart.  [default: none is drawn]",
+    help="Folder for the picture of the two distributions.  [default: none]",
 )
-@click.option("--force", is_flag=True, help="Replace an earlier picture in that folder.")
-@plugin_option
+@click.option("--force", is_flag=True, help="Replace an earlier picture in the folder.")
+@with_plugins
 @options.json_output
 def audit(
     *,
@@ -70,17 +70,16 @@ def audit(
     replicates: int | None,
     canaries: int | None,
     seed: int,
-    device: str,
     out: Path | None,
     force: bool,
     as_json: bool,
 ) -> int:
-    """Bound the epsilon of NAME from below, by telling two populations apart.
+    """Bound the epsilon of NAME from below, by distinguishing two adjacent inputs.
 
-    NAME is a bandit or a mechanism. Leaves with 1 if more can be told than was claimed: then the
-    claim is false.
+    NAME is a policy or a mechanism. The exit code is 1 if the bound exceeds the claimed epsilon:
+    then the claim is false.
     """
-    use_device(device)
+    use_device(chosen_device())
     run_audit = partial(Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed)
     if everything == (name is not None):
         raise InvalidValueError("name one bandit or mechanism, or say --all")

@@ -1,4 +1,4 @@
-"""`kerchief calibrate`: the noise that a guarantee needs, and what others would have cost."""
+"""`kerchief calibrate`: the noise that a guarantee needs, and that of alternatives."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kerchief.privacy.guarantee import delta_warnings
     default="local",
     show_default=True,
     metavar=options.PRIVATE_TRUSTS,
-    help="Noise on each report, on each shuffled batch, on every prefix, or on each batch's sum.",
+    help="Trust model: noise on each report, shuffled batch, running total or batch total.",
 )
 @click.option(
     "--env",
     metavar=options.words(worlds()),
-    help="The world that bounds contexts and rewards.  [default: linear]",
+    help="Environment that bounds contexts and rewards.  [default: linear]",
 )
 @options.dim
 @options.radius
@@ -36,19 +36,19 @@ from kerchief.privacy.guarantee import delta_warnings
 @click.option(
     "--sensitivity",
     type=float,
-    help="How far one user can move the statistic.  [default: exact, for LinUCB's (x xᵀ, y x)]",
+    help="Sensitivity of the statistic to one user.  [default: exact, for LinUCB's (x xᵀ, y x)]",
 )
 @click.option(
     "--local-epsilon",
     "local",
     type=float,
-    help="What one report may tell by itself, under shuffle trust: then reports are bits.",
+    help="Epsilon of one report by itself, under shuffle trust; reports are then bits.",
 )
 @options.json_output
 def calibrate(*, delta: float, horizon: int, as_json: bool, **settings: Any) -> None:
-    """Show the noise that a guarantee needs.
+    """Show the noise that a privacy guarantee needs.
 
-    Also what other ways to keep the same promise would have cost.
+    Also shows the noise of other protocols and accountants for the same guarantee.
     """
     arguments = {name: value for name, value in settings.items() if value is not None}
     noise = find(delta=delta, horizon=horizon, **arguments)

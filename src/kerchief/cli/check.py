@@ -1,4 +1,4 @@
-"""`kerchief check`: hold a bandit, a world, a noise or a ledger, ours or yours, to the laws."""
+"""`kerchief check`: conformance checks of a policy, an environment, a mechanism or a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kerchief.checks import check as hold
 from kerchief.checks.errors import Report
 from kerchief.cli import options
 from kerchief.cli.device import use_device
-from kerchief.cli.plugins import plugin_option
+from kerchief.cli.global_options import chosen_device, with_plugins
 from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValueError
 from kerchief.privatizers.registry import TRUSTS
@@ -25,18 +25,18 @@ from kerchief.privatizers.registry import TRUSTS
 @click.option(
     "--trust",
     metavar=options.words(TRUSTS),
-    help="Whom users must trust.  [default: each under which NAME may run]",
+    help="Trust model.  [default: each under which NAME may run]",
 )
-@click.option("--thorough", is_flag=True, help="Play too, which takes minutes.")
-@plugin_option
+@click.option("--thorough", is_flag=True, help="Run simulations too, which takes minutes.")
+@with_plugins
 @options.json_output
 def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int:
-    """Hold NAME to the laws, and leave with 1 if one is broken.
+    """Run the conformance checks on NAME; the exit code is 1 if one fails.
 
-    NAME is registered (a bandit, a world, a noise or a trust), or `module:Class` in the present
-    folder or wherever Python finds it: a class of bandits, noises or ledgers.
+    NAME is a registered policy, environment, mechanism or trust model, or `module:Class` that
+    Python finds here or in its path: a class of policies, mechanisms or ledgers.
     """
-    use_device("auto")
+    use_device(chosen_device())
     subject = _import_subject(name) if ":" in name else name
     trusts = None if trust is None else (trust,)
     report = hold(subject, trusts=trusts, thorough=thorough, raises=False)

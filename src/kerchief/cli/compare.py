@@ -1,4 +1,4 @@
-"""`kerchief compare`: what privacy costs a bandit."""
+"""`kerchief compare`: the regret of policies under each trust model and epsilon."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from click.core import ParameterSource
 
 from kerchief.cli import options
 from kerchief.cli.config import config
-from kerchief.cli.data import NAMES, check_without, of_data, world_of
+from kerchief.cli.data import NAMES, check_without, environment_of, of_data
 from kerchief.cli.device import use_device
+from kerchief.cli.global_options import with_plugins
 from kerchief.cli.options import words
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
-from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
 from kerchief.comparison.comparison import Comparison
 from kerchief.comparison.results import headings_of
 from kerchief.environments.contexts import CONTEXTS
-from kerchief.environments.worlds import NOISES
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHUFFLES
 from kerchief.reports.outputs import Outputs
 
 
@@ -29,81 +27,44 @@ from kerchief.reports.outputs import Outputs
 @config
 @of_data
 @options.env
-@options.option("--contexts", "Where arms come from.", metavar=words(CONTEXTS))
+@options.option("--contexts", "Source of contexts.", metavar=words(CONTEXTS))
 @options.dim
-@options.of_world("--arms", type=int, help="The most arms in a round.")
-@click.option(
-    "--fewest-arms", "fewest", type=int, help="The fewest arms in a round.  [default: all]"
-)
+@options.of_environment("--arms", type=int, help="Largest number of arms in a round.")
 @options.radius
-@options.of_world(
-    "--reward-noise", "noise", metavar=words(NOISES), help="How rewards fall around their mean."
-)
-@options.pairs(
-    "--option",
-    "options",
-    help="A further option of the world, such as clients=5000, gap=0.1 or growth=1.6.",
-)
-@click.option(
-    "--project",
-    type=int,
-    help="Project features onto so many numbers first: for more than some 64 dimensions.",
-)
+@options.env_param
 @options.horizon
-@options.option("--policy", "A bandit's own name, or `best`.", field="policies", metavar="NAME")
+@options.option("--policy", "Policy by name, or `best`.", field="policies", metavar="NAME")
 @click.option(
     "--trust",
     "trusts",
     multiple=True,
     callback=lambda context, parameter, values: values or None,
     metavar=words(Trust),
-    help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
+    help="Trust model. Repeatable.  [default: all that the policy supports]",
 )
-@options.of_policy(
-    "--continual",
-    "Noise on running totals, for rows of joint trust.",
-    metavar=words(CONTINUALS),
-    own="best; tree for glm@paper, glm@author-code",
-)
-@options.of_policy(
-    "--shuffling",
-    "What devices add to reports, for rows of shuffle trust.",
-    metavar=words(SHUFFLES),
-    own="best; bit for sblb@paper, sblb-fixed@paper",
-)
-@options.of_policy(
-    "--randomizer",
-    "What devices do to their reports, for rows of local trust.",
-    metavar=words(RANDOMIZERS),
-    own="best; gaussian for papers' own versions",
-)
-@options.of_policy(
-    "--curator",
-    "What a curator adds to the totals of batches, for rows of central trust.",
-    metavar=words(CURATORS),
-    own="best; gaussian for dpe@paper, pe@paper",
-)
-@options.pairs("--number", "numbers", help="A parameter of the policies, such as exploration=0.5.")
-@options.option("--epsilon", "Privacy asked for.", field="epsilons", type=float)
+@options.mechanism
+@options.pairs("--param", "numbers", help="Parameter of the policies, such as exploration=0.5.")
+@options.option("--epsilon", "Privacy budget epsilon.", field="epsilons", type=float)
 @options.delta
-@options.option("--replicates", "Independent runs.")
+@options.option("--replicates", "Number of independent runs.")
 @options.seed
-@options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
-@plugin_option
+@options.option("--mode", "Confidence widths: tuned, or from the theorem.", metavar="tuned|theory")
+@with_plugins
 @playing_options(pictures=True)
 def compare(*, playing: Playing, **settings: Any) -> None:
-    """Play policies x trusts x epsilons, and show what privacy costs.
+    """Compare policies, trust models and epsilons, and show what privacy costs.
 
-    With --data FILE, --features and --label (or --rewards) they play on data of your own; with
-    --action, --reward and --propensity in place of labels they replay logs of your own. Uniform
-    play, greedy play and each policy's non-private parent always play along, and on data the best
-    single arm. The folder gets a picture, a report and the results. What is finished is kept: after
-    an interrupt (Ctrl-C, or worse) the same command continues, and a finished run is shown again
-    without being played.
+    With --data FILE, --features and --label (or --declare rewards=COLUMNS) the policies run on your
+    own data. With --declare action=, reward= and propensity= they replay your own logs. Uniform
+    play, greedy play and the non-private counterpart of each policy always run too, and on data the
+    best single arm. The folder gets a picture, a report and the results. Finished runs are kept:
+    run the same command to continue after an interrupt, or to show a finished comparison again.
     """
     # A plan is made of arrays, and arrays live on the device.
     use_device(playing.device)
     data = {name: settings.pop(name) for name in NAMES}
+    settings |= options.choose_mechanisms(settings.pop("mechanisms"), settings["trusts"])
+    settings |= _split_projection(settings.pop("options"))
     if data["data"] is None:
         check_without(data)
         plan = Comparison(**settings)
@@ -116,12 +77,18 @@ def compare(*, playing: Playing, **settings: Any) -> None:
         print_json(document)
 
 
+def _split_projection(parameters: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Return the environment's own parameters, and the number of features to project to."""
+    own = tuple(pair for pair in parameters if pair[0] != "project")
+    return {"options": own, "project": dict(parameters).get("project")}
+
+
 def _compare_on_data(data: dict[str, Any], settings: dict[str, Any]) -> Comparison:
     """Build a comparison on data, with one round per user unless `--horizon` is given."""
     source = click.get_current_context().get_parameter_source("horizon")
     if source is ParameterSource.DEFAULT:
         settings = settings | {"horizon": None}
-    return Comparison.on(world_of(data), **settings)
+    return Comparison.on(environment_of(data), **settings)
 
 
 def _print_results(outputs: Outputs) -> None:

@@ -9,13 +9,13 @@ import click
 
 from kerchief.core.errors import InvalidValueError
 from kerchief.core.registry import Registry
-from kerchief.planning.plan_config import BANDIT, check_halves, read_toml
+from kerchief.planning.plan_config import PROBLEM, check_problem, read_toml
 
 
 def _load_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
     """Let the file stand for options that are not on the command line.
 
-    A table of what to deploy, which a plan writes there too, must say the same, and is passed over.
+    The table of the problem, which a plan of data has, is for deployment and is skipped.
     """
     if path is None:
         return
@@ -24,7 +24,7 @@ def _load_file(context: click.Context, parameter: click.Parameter, path: Path | 
         if option is not parameter:
             options.add(option.opts[0].removeprefix("--"), option)
     content = read_toml(path)
-    check_halves(path, content)
+    check_problem(path, content)
     values = {options[name]: value for name, value in _collect_values(content).items()}
     context.default_map = {
         option.name: _read_value(option, value) for option, value in values.items() if option.name
@@ -41,7 +41,7 @@ def _collect_values(content: Mapping[str, object]) -> dict[str, object]:
                 f"--{flag} is {values[flag]!r} and {value!r} in the configuration, by two "
                 "spellings; give it once"
             )
-        if name != BANDIT:
+        if name != PROBLEM:
             values[flag] = value
     return values
 
@@ -104,6 +104,6 @@ config = click.option(
     is_eager=True,
     expose_value=False,
     callback=_load_file,
-    help="A TOML file with options by their names; those on the command line come first.",
+    help="TOML file with options by their names; options on the command line take precedence.",
 )
 """The option `--config`."""

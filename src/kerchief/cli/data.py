@@ -1,4 +1,4 @@
-"""Options that make a world of data, and the world that they make."""
+"""Options that declare data, and the environment that they make."""
 
 from __future__ import annotations
 
@@ -10,169 +10,147 @@ import click
 
 from kerchief.comparison.datasets import WorldOfData
 from kerchief.core.errors import InvalidValueError
-from kerchief.data.declaration_file import WORDS, read_declared
+from kerchief.data.declaration_file import KEYS, read_declarations
 from kerchief.data.features import parted
 from kerchief.data.replay import Replay
 from kerchief.data.replaying import from_logs
 from kerchief.data.sources import are_logs
 from kerchief.data.supervised import from_supervised
-from kerchief.environments.supervised import ORDERS
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_FILE = click.Path(path_type=Path)
-_REWARD = click.option("--reward", metavar="COLUMN", help="Of logs, what it gave.")
-logged = (
-    click.option(
-        "--action",
-        metavar="COLUMN",
-        help="Of logs, what was done; COLUMN=first|second declares the arms.",
-    ),
-    _REWARD,
-    click.option(
-        "--propensity", metavar="COLUMN", help="Of logs, the chance that it had; or one number."
-    ),
-    click.option("--user", metavar="COLUMN", help="Of logs, who came, if some came often."),
+FILE = click.Path(path_type=Path)
+"""A path on the command line."""
+
+declare = click.option(
+    "--declare",
+    multiple=True,
+    metavar="FILE.toml|KEY=VALUE",
+    help="Declaration about the data, such as action=shown, reward-range=0:1 or norm=3; a TOML "
+    "file has the same keys. Repeatable.",
 )
-"""Options that name the columns of logs."""
 _OPTIONS = (
-    click.option("--data", type=_FILE, help="Play on a CSV or Parquet file, in place of --env."),
-    click.option("--data-sha256", metavar="HEX", help="The digest that the data must have."),
-    click.option("--declare", type=_FILE, help="A TOML file with the options below."),
+    click.option("--data", type=FILE, help="CSV or Parquet file, in place of --env."),
+    declare,
     click.option(
         "--features",
         multiple=True,
-        metavar="NAME=LOW:HIGH|NAME=WORD|WORD",
-        help="Features of users, with their public bounds, such as age=18:90,plan=basic|gold. "
+        metavar="NAME=LOW:HIGH|NAME=A|B",
+        help="Features of users with their public bounds, such as age=18:90,plan=basic|gold. "
         "Repeatable.",
     ),
     click.option(
         "--label",
         metavar="COLUMN",
-        help="The right arm of each user; COLUMN=first|second declares the arms.",
-    ),
-    click.option(
-        "--rewards", multiple=True, metavar="COLUMNS", help="One column of rewards per arm."
-    ),
-    click.option("--reward-range", metavar="LOW:HIGH", help="The least and the greatest reward."),
-    click.option(
-        "--arm-features",
-        multiple=True,
-        metavar="NAME=LOW:HIGH",
-        help="Features of arms, with one model for all; price_{arm} has a column per arm.",
-    ),
-    click.option("--arm-table", type=_FILE, help="Features of arms, by a column `arm`."),
-    click.option("--norm", type=float, help="Bound on the norm of features without a range."),
-    click.option(
-        "--intercept", type=float, help="The constant behind all features.  [default: 0.5]"
-    ),
-    click.option(
-        "--orders",
-        metavar="|".join(ORDERS),
-        help="Users come once each, or are drawn anew.  [default: permutation]",
-    ),
-    *logged,
-    click.option("--arm-norm", type=float, help="Bound on the norm of an arm's features in logs."),
-    click.option(
-        "--least-propensity",
-        type=float,
-        help="Logged chances below it count as if they were it: faster, with some bias.",
+        help="Column with the best arm of each user; COLUMN=first|second declares the arms.",
     ),
 )
-_OF_LOGS = ("action", "reward", "propensity", "user", "arm_norm", "least_propensity")
-NAMES = ("data", "data_sha256", "declare", *WORDS)
+_KEYS_OF_LOGS = ("action", "reward", "propensity", "user", "arm_norm", "least_propensity")
+NAMES = ("data", "declare", "features", "label")
 """Names of the options about data."""
 
 
-def of_data(command: Decorated, *, reward: Callable[[Decorated], Decorated] = _REWARD) -> Decorated:
-    """Add the options to a command, where `--reward` may mean more than a column of logs."""
+def of_data(command: Decorated) -> Decorated:
+    """Add the options about data to a command."""
     for option in reversed(_OPTIONS):
-        command = (reward if option is _REWARD else option)(command)
+        command = option(command)
     return command
 
 
-def check_without(given: dict[str, Any]) -> None:
+def check_without(settings: dict[str, Any]) -> None:
     """Refuse options about data where there are none."""
-    for name, value in given.items():
+    for name, value in settings.items():
         if value not in (None, ()):
-            raise InvalidValueError(
-                f"--{_spell_flag(name)} is given without data; give --data FILE too"
-            )
+            raise InvalidValueError(f"--{name} is given without data; give --data FILE too")
 
 
-def world_of(given: dict[str, Any]) -> WorldOfData:
+def environment_of(settings: dict[str, Any]) -> WorldOfData:
     """Build the environment of these options: of logs where there are actions."""
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    declaration = {name: options[name] for name in WORDS if name in options}
-    if "declare" in options:
-        declaration = _merge_declarations(declaration, read_declared(options["declare"]))
+    declaration = merge_declarations(settings, KEYS)
     if "rewards" in declaration:
         declaration["rewards"] = _split_columns(declaration["rewards"])
     if "reward_range" in declaration:
         declaration["reward_range"] = range_of(declaration["reward_range"])
-    if "action" in declaration or are_logs(options["data"]):
-        return _replay_logs(options, declaration)
-    label, sha256 = declaration.pop("label", None), options.get("data_sha256")
-    if not isinstance(label, str | None):
-        raise InvalidValueError(
-            f"label is {str(label)[:80]} in the declaration; give the name of a column in quotes"
-        )
+    check_columns(declaration)
+    sha256 = declaration.pop("data_sha256", None)
+    if "action" in declaration or are_logs(settings["data"]):
+        return _replay_logs(settings["data"], sha256, declaration)
+    label = declaration.pop("label", None)
     for name in declaration:
-        if name in _OF_LOGS:
+        if name in _KEYS_OF_LOGS:
             raise InvalidValueError(
-                f"--{_spell_flag(name)} is for logs; give --action COLUMN too, or neither"
+                f"{_spell_declaration(name)} is for logs; add --declare action=COLUMN, or leave it "
+                "out"
             )
-    return from_supervised(options["data"], label, sha256=sha256, **declaration)
+    return from_supervised(settings["data"], label, sha256=sha256, **declaration)
 
 
-def _replay_logs(options: dict[str, Any], declaration: dict[str, Any]) -> Replay:
+def check_columns(declaration: dict[str, Any]) -> None:
+    """Refuse names of columns that are not text, as a TOML file may hold."""
+    for name in ("label", "action", "reward", "user"):
+        if not isinstance(declaration.get(name), str | None):
+            raise InvalidValueError(
+                f"{name} is {str(declaration[name])[:80]} in the declaration; give the name of a "
+                "column in quotes"
+            )
+
+
+def merge_declarations(settings: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """Merge declarations with the options that declare the same, and refuse what is said twice."""
+    declaration = read_declarations(settings["declare"], keys)
+    for name in ("features", "label"):
+        if settings.get(name) in (None, ()):
+            continue
+        if name in declaration:
+            raise InvalidValueError(
+                f"{name} is declared by --declare and by --{name}; declare it once"
+            )
+        declaration[name] = settings[name]
+    return declaration
+
+
+def _replay_logs(data: Path, sha256: str | None, declaration: dict[str, Any]) -> Replay:
     """Build an environment that replays logs."""
     for name in ("label", "rewards", "arm_features", "arm_table", "orders"):
         if name in declaration:
             raise InvalidValueError(
-                f"--{_spell_flag(name)} is given, and these are logs; leave it out"
+                f"{_spell_declaration(name)} is given, and these are logs; leave it out"
             )
     if "propensity" in declaration:
-        declaration["propensity"] = chance_of(declaration["propensity"])
-    return from_logs(options["data"], sha256=options.get("data_sha256"), **declaration)
+        declaration["propensity"] = propensity_of(declaration["propensity"])
+    return from_logs(data, sha256=sha256, **declaration)
 
 
-def chance_of(given: Any) -> Any:
-    """The name of a column, or one chance for all rows."""
+def propensity_of(value: Any) -> Any:
+    """Return the name of a column, or one propensity for all rows."""
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError):
-        return given
+        return value
 
 
-def _spell_flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _merge_declarations(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
-    for name in flags:
-        if name in file:
-            raise InvalidValueError(
-                f"{name} is declared in the file and beside it; declare it once"
-            )
-    return flags | file
+def _spell_declaration(name: str) -> str:
+    if name in NAMES:
+        return f"--{name}"
+    return f"--declare {name.replace('_', '-')}"
 
 
 def _split_columns(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise InvalidValueError(
-            f"rewards are {str(value)[:80]!r}; name one column per arm, as in --rewards r_a,r_b"
+            f"rewards are {str(value)[:80]!r}; name one column per arm, as in --declare "
+            "rewards=r_a,r_b"
         )
     return tuple(column for text in texts for column in parted(text, ",") if column)
 
 
-def range_of(given: Any) -> tuple[float, float]:
-    """The least and the greatest reward."""
+def range_of(value: Any) -> tuple[float, float]:
+    """Return the least and the greatest reward."""
     try:
-        low, high = map(float, given.split(":") if isinstance(given, str) else given)
+        low, high = map(float, value.split(":") if isinstance(value, str) else value)
     except (TypeError, ValueError):
         raise InvalidValueError(
-            f"the range of rewards is {str(given)[:80]!r}; give it as in --reward-range 0:1"
+            f"the range of rewards is {str(value)[:80]!r}; give it as in --declare reward-range=0:1"
         ) from None
     return low, high

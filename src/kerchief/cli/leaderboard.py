@@ -1,4 +1,4 @@
-"""`kerchief leaderboard`: which private bandit loses least, under each trust."""
+"""`kerchief leaderboard`: private policies ranked by regret, under each trust model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.device import use_device
+from kerchief.cli.global_options import with_plugins
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
-from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
-from kerchief.core.errors import InvalidValueError
 from kerchief.papers.leaderboard import Leaderboard
-from kerchief.papers.leaderboard_worlds import WORLDS, SizeName
+from kerchief.papers.leaderboard_worlds import WORLDS
 from kerchief.reports.outputs import Outputs
 
 
@@ -24,39 +23,38 @@ def _repeatable_option(flag: str, name: str, help: str, metavar: str) -> Callabl
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A few worlds, for a look: some two minutes.")
-@click.option("--full", is_flag=True, help="All worlds at their size, for a large machine.")
-@_repeatable_option(
-    "--world", "worlds", "A world.  [default: those of the size]", options.words(WORLDS)
+@options.option(
+    "--size",
+    "Size of the leaderboard: two environments, the usual ones, or all for a large machine.",
+    default="usual",
+    metavar="quick|usual|full",
 )
-@_repeatable_option("--policy", "policies", "A private bandit.  [default: all]", "NAME")
 @_repeatable_option(
-    "--trust", "trusts", "Whom users must trust.  [default: all]", options.PRIVATE_TRUSTS
+    "--env", "worlds", "Environment.  [default: those of the size]", options.words(WORLDS)
 )
+@_repeatable_option("--policy", "policies", "Private policy.  [default: all]", "NAME")
+@_repeatable_option("--trust", "trusts", "Trust model.  [default: all]", options.PRIVATE_TRUSTS)
 @options.epsilon
+@options.option("--delta", "Privacy budget delta; below 1/horizon.", default=1e-7)
 @click.option(
-    "--delta", type=float, default=1e-7, show_default=True, help="Privacy asked for; below 1/T."
+    "--replicates", type=int, help="Number of independent runs.  [default: the size's own]"
 )
-@click.option("--replicates", type=int, help="Independent runs.  [default: the size's own]")
 @options.seed
-@plugin_option
+@with_plugins
 @playing_options(pictures=False)
-def leaderboard(*, playing: Playing, quick: bool, full: bool, **settings: Any) -> None:
-    """Rank all private bandits at one guarantee, on common worlds.
+def leaderboard(*, playing: Playing, **settings: Any) -> None:
+    """Rank all private policies at one privacy guarantee, in common environments.
 
-    Beside each stands what the same bandit loses without privacy, its tail and its speed. Ranks
-    show ties as ties. The folder gets `leaderboard.html`, `leaderboard.md` and the results. What is
-    finished is kept: after an interrupt the same command continues.
+    Each row also shows the regret of the non-private counterpart, the 95th percentile and the time
+    per decision. Ties share a rank. The folder gets `leaderboard.html`, `leaderboard.md` and the
+    results. Finished runs are kept: run the same command to continue after an interrupt.
     """
-    if quick and full:
-        raise InvalidValueError("give --quick or --full, and not both")
-    size: SizeName = "quick" if quick else "full" if full else "usual"
-    # Whether a bandit fits a world is found by building it, on the device.
+    # Whether a policy fits an environment shows when it is built, on the device.
     use_device(playing.device)
-    plan = Leaderboard.of(size=size, **settings)
+    plan = Leaderboard.of(**settings)
     tables = tuple(dict.fromkeys((*playing.tables, "markdown")))
     with_markdown = dataclasses.replace(playing, tables=tables)
-    narrow = "--quick, --world, --policy, --trust or --replicates"
+    narrow = "--size quick, --env, --policy, --trust or --replicates"
     (document,) = perform([plan], _print_standings, with_markdown, narrow=narrow)
     if playing.as_json:
         print_json(document)

@@ -1,4 +1,4 @@
-"""`kerchief ledger`: read what was charged, and price it again."""
+"""`kerchief ledger`: the charges of a ledger, and their composition computed again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MAX_LETTERS = 40
 
 @click.group()
 def ledger() -> None:
-    """Read a ledger: what ran, what it means, and what it cost."""
+    """Show, verify or export a ledger of privacy charges."""
 
 
 _visits = click.option(
     "--visits",
     default=1,
     show_default=True,
-    help="How often each user came; a ledger speaks of users who came once.",
+    help="Number of visits of each user; a ledger assumes one visit.",
 )
 
 
@@ -44,9 +44,9 @@ _visits = click.option(
 @_visits
 @options.json_output
 def show(*, file: Path, visits: int, as_json: bool) -> int:
-    """Print every receipt, and what the worst-off user spent by two accountants.
+    """Print every receipt, and the largest privacy cost of a user by two accountants.
 
-    Leaves with 1 if the accountants disagree or the budget was overspent.
+    The exit code is 1 if the accountants disagree or the budget is exceeded.
     """
     if file.is_dir():
         raise InvalidValueError(
@@ -71,14 +71,14 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
 @ledger.command()
 @click.argument("place")
 @_visits
-@click.option("--head", help="A hash that was kept elsewhere: the chain must contain it.")
+@click.option("--head", help="Hash kept elsewhere that the chain must contain.")
 @options.json_output
 def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
-    """Check a task's chain from PLACE alone: hashes, payments, draws, and what was spent.
+    """Verify the chain of a task from PLACE alone: hashes, charges, draws and privacy cost.
 
-    PLACE is a folder of a Bandit, a store (a file or a URL), or what `kerchief ledger export`
-    wrote. Leaves with 1 if the accountants disagree or the budget was overspent, and with 2 if the
-    chain is not whole.
+    PLACE is the folder of a Bandit, a store (a file or a URL), or the output of `kerchief ledger
+    export`. The exit code is 1 if the accountants disagree or the budget is exceeded, and 2 if the
+    chain is incomplete.
     """
     lines, releases = load_chain(place)
     verification = verified(lines, visits=visits, head=head)
@@ -115,7 +115,7 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
 @ledger.command()
 @click.argument("place")
 def export(*, place: str) -> None:
-    """Write the chain of the task at PLACE to standard output, one line for each line of it."""
+    """Write the chain of the task at PLACE to standard output, line by line."""
     lines, _ = load_chain(place)
     click.echo(write_chain(lines), nl=False)
 

@@ -1,4 +1,4 @@
-"""`kerchief list`: what can be named on the command line."""
+"""`kerchief list`: names for the command line."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from typing import cast
 
 import click
 
+from kerchief.cli.global_options import chosen_plugins, load
 from kerchief.cli.index import Line, read
-from kerchief.cli.plugins import load, plugin_files
 from kerchief.cli.printing import json_output, print_json, print_table, print_wrapped
 from kerchief.core.registry import Registry
 
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
 _ONLY_JSON = {
-    "policies": ("kind", "variant_of", "citation", "parent", "worlds", "numbers", "noises"),
+    "policies": (
+        "kind",
+        "variant_of",
+        "citation",
+        "parent",
+        "environments",
+        "parameters",
+        "noises",
+    ),
     "environments": ("problem",),
     "experiments": ("source",),
     "proofs": ("kind", "summary"),
@@ -30,27 +38,27 @@ _SHORT_TRUSTS = {
 @click.option(
     "--source",
     metavar="KEY",
-    help="Only policies or experiments of one paper: its first author and year, as zheng2020.",
+    help="Key of a paper, its first author and year, such as zheng2020: list only its policies or "
+    "experiments.",
 )
-@click.option("--all", "is_complete", is_flag=True, help="Include variants, and papers' versions.")
-@plugin_files
+@click.option(
+    "--all", "is_complete", is_flag=True, help="Include variants, and the versions of papers."
+)
 @json_output
 def list_(
     *,
     kind: str,
     source: str | None,
     is_complete: bool,
-    plugins: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List policies, environments, mechanisms, trusts, experiments or proofs.
+    """List policies, environments, mechanisms, trust models, experiments or proofs.
 
-    Of policies, variants and the versions that papers print are left out unless --all or --source
-    is given.
+    Lists of policies omit variants and the versions of papers; --all or --source includes them.
     """
     lines = _read_listings()[kind]
     # Proofs are of our own.
-    if load(plugins) and kind != "proofs":
+    if load(chosen_plugins()) and kind != "proofs":
         lines = _list_live(kind)
     if source is not None:
         lines = _filter_by_paper(lines, source, kind)

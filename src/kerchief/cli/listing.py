@@ -44,10 +44,10 @@ def _list_policies() -> list[Line]:
             "source": paper_keys(entry.source),
             "summary": entry.summary,
             "variant_of": entry.variant_of,
-            "worlds": list(worlds_of(name)),
+            "environments": list(worlds_of(name)),
             "parent": entry.parent,
             "citation": entry.source,
-            "numbers": _list_parameters(entry),
+            "parameters": _list_parameters(entry),
             "noises": dict(entry.noises),
         }
         for name, entry in sorted(POLICIES.items())
@@ -69,7 +69,7 @@ def _list_environments() -> list[Line]:
     ]
     choices: list[Line] = [
         {"option": option, "name": name, "summary": _read_first_line(definition)}
-        for option, registry in (("--contexts", CONTEXTS), ("--reward-noise", NOISES))
+        for option, registry in (("--contexts", CONTEXTS), ("--env-param noise", NOISES))
         for name, definition in registry.items()
     ]
     return worlds + choices
@@ -121,7 +121,7 @@ def _list_proofs() -> list[Line]:
 
 
 def _list_parameters(entry: PolicyEntry) -> list[str]:
-    """List the parameters that `--number` can set."""
+    """List the parameters that `--param` can set."""
     world = ENVIRONMENTS[entry.default_environment or "linear"].make()
     policy = entry.build(world.problem(1000), "tuned")
     return sorted([*numbers_of(policy), *entry.arguments])

@@ -6,6 +6,7 @@ import click
 
 import kerchief
 from kerchief.cli.exit_codes import CommandWithExitCodes
+from kerchief.cli.global_options import device_option, plugin_files
 from kerchief.cli.index import command, read
 
 
@@ -25,7 +26,9 @@ class _Commands(CommandWithExitCodes, click.Group):
     commands=[click.Command(name, help=text) for name, text in read()["commands"].items()],
 )
 @click.version_option(kerchief.__version__, prog_name="kerchief")
-def main() -> None:
+@plugin_files
+@device_option
+def main(**_: object) -> None:
     """Differentially private bandits: the influence of any one user's data is bounded.
 
     Exit codes: 0 all is well; 1 a claim, a promise or a bill does not hold; 2 what was asked for is

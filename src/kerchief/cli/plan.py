@@ -13,11 +13,11 @@ import click
 from click.core import ParameterSource
 
 from kerchief.cli import options
-from kerchief.cli.data import NAMES, check_without, of_data, world_of
+from kerchief.cli.data import NAMES, check_without, environment_of, of_data
 from kerchief.cli.device import use_device
-from kerchief.cli.options import PRIVATE_TRUSTS, words
+from kerchief.cli.global_options import chosen_device, with_plugins
+from kerchief.cli.options import PRIVATE_TRUSTS
 from kerchief.cli.playing import prepared
-from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import (
     complain,
     json_output,
@@ -30,13 +30,12 @@ from kerchief.comparison.plugins import flags, list_loaded
 from kerchief.comparison.versions import machine, versions
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValueError
-from kerchief.environments.worlds import NOISES
 from kerchief.planning import plan_page
 from kerchief.planning.advice import HEADINGS, Advice
 from kerchief.planning.budgeted_runner import play
 from kerchief.planning.pilot_runs import SimulatedRuns
 from kerchief.planning.plan_config import settings
-from kerchief.planning.planning import ANY, FAMILY, STRENGTH, Planning
+from kerchief.planning.planning import ANY, FAMILY, Planning
 from kerchief.reports.extras import NEEDS, format_install_command, missing
 from kerchief.reports.output_path import Place
 from kerchief.reports.report import kept_promises
@@ -45,28 +44,20 @@ from kerchief.reports.report import kept_promises
 _AROUND_S = 6.0
 _FILES = {"config": "plan.toml", "rows": "plan.json", "picture": "plan.png", "report": "plan.html"}
 
-_reward = click.option(
-    "--reward",
-    metavar=f"{words(NOISES)}|COLUMN",
-    help="Without data, how rewards fall around their mean; of logs, the column of what was given."
-    f"  [default: {Planning.reward}]",
-)
-
 
 @click.command()
-@click.option("--users", type=int, help="How many users there are.  [default: those of the data]")
-@functools.partial(of_data, reward=_reward)
-@options.option("--env", "The world, without data.", default=FAMILY, metavar="NAME")
+@click.option("--users", type=int, help="Number of users.  [default: those of the data]")
+@of_data
+@options.option("--env", "Environment, if there are no data.", default=FAMILY, metavar="NAME")
 @options.dim
-@options.of_world("--arms", type=int, help="How many arms there are.")
-@click.option(
-    "--strength",
-    metavar="LOW:HIGH",
-    help="How much arms differ, from 0 to 1: each simulated world draws its own.  "
-    f"[default: {'{:g}:{:g}'.format(*STRENGTH)}]",
+@options.of_environment("--arms", type=int, help="Number of arms.")
+@options.pairs(
+    "--env-param",
+    "options",
+    help="Further parameter of the environment, such as radius=0.3, noise=gaussian, or "
+    "strength=0.2:0.6 for how much arms differ, from 0 to 1.",
 )
-@options.pairs("--option", "options", help="A further option of the world, such as radius=0.3.")
-@options.option("--policy", "The bandit that learns.", default=Planning.policy, metavar="NAME")
+@options.option("--policy", "Policy by name, or `best`.", default=Planning.policy, metavar="NAME")
 @click.option(
     "--trust",
     "trusts",
@@ -74,40 +65,39 @@ _reward = click.option(
     default=Planning.trusts,
     show_default=True,
     metavar=f"{ANY}|{PRIVATE_TRUSTS}",
-    help="Whom users may be asked to trust. Repeatable.",
+    help="Trust model that users may accept. Repeatable.",
 )
 @options.epsilon
-@options.option("--delta", "Privacy asked for; below 1/users.", default=Planning.delta)
+@options.option("--delta", "Privacy budget delta; below 1/users.", default=Planning.delta)
 @options.seed
-@options.option("--seconds", "How long it may take.", default=60.0, type=float)
-@options.option("--jobs", "Processes that play at once.", default=2, type=int)
-@options.device
+@options.option("--seconds", "Time limit in seconds.", default=60.0, type=float)
+@options.option("--jobs", "Number of processes.", default=2, type=int)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for the page, the picture, the figures and the settings.  [default: none]",
+    help="Folder for the page, the picture, the figures and plan.toml.  [default: none]",
 )
-@click.option("--force", is_flag=True, help="Replace an earlier plan in that folder.")
-@plugin_option
+@click.option("--force", is_flag=True, help="Replace an earlier plan in the folder.")
+@with_plugins
 @json_output
 def plan(
     *,
     seconds: float,
     jobs: int,
-    device: str,
     out: Path | None,
     force: bool,
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Tell what privacy will cost, and under which trust, before anything is built.
+    """Estimate what privacy will cost under each trust model, before anything is built.
 
-    Simulates the private bandits at this number of users for at most --seconds, beside uniform
-    play, the best single arm and no privacy, and says what to expect, how many users and which
-    epsilon it takes until learning pays, what devices send, and which settings to use; or that
-    nobody should be asked for anything.
+    Simulates the private policy at this number of users for at most --seconds, beside uniform play,
+    the best single arm and the non-private counterpart. Reports the expected regret, the users and
+    the epsilon from which learning pays, the size of reports, and the settings to use; or that
+    learning does not pay.
     """
     start = time.monotonic()
+    device = chosen_device()
     validate.between("seconds", seconds, 15.0, 86_400.0, closed=True)
     validate.whole("jobs", jobs, high=64)
     use_device(device)
@@ -143,30 +133,39 @@ def plan(
 def _build_planning(fields: dict[str, Any]) -> Planning:
     """Build the planning of these options, on data or in a family of environments."""
     data = {name: fields.pop(name) for name in NAMES}
-    strength = _read_strength(fields.pop("strength"))
     fields["trusts"] = tuple(dict.fromkeys(fields["trusts"]))
     if data["data"] is None:
-        reward = data.pop("reward") or Planning.reward
         check_without(data)
-        return Planning(reward=reward, strength=strength, **fields)
-    for name in ("dim", "arms", "strength", "options"):
-        if (strength if name == "strength" else fields[name]) not in (None, ()):
-            raise InvalidValueError(f"{name} is given, and data say it themselves; leave it out")
+        parameters = _split_parameters(dict(fields.pop("options")), str(fields["env"]))
+        return Planning(**parameters, **fields)
+    for name in ("dim", "arms", "options"):
+        if fields[name] not in (None, ()):
+            spelled = "env-param" if name == "options" else name
+            raise InvalidValueError(f"{spelled} is given, and data say it themselves; leave it out")
     if click.get_current_context().get_parameter_source("env") is not ParameterSource.DEFAULT:
         raise InvalidValueError(
-            f"env is {fields['env']!r}, and the world is that of the data; leave it out"
+            f"env is {fields['env']!r}, and the environment is that of the data; leave it out"
         )
-    return Planning(data=world_of(data), strength=None, **fields)
+    return Planning(data=environment_of(data), **fields)
 
 
-def _read_strength(text: str | None) -> tuple[float, float] | None:
-    if text is None:
+def _split_parameters(parameters: dict[str, Any], env: str) -> dict[str, Any]:
+    """Return the fields of `Planning` for parameters of the environment."""
+    noise = parameters.pop("noise", Planning.noise)
+    strength = _read_strength(parameters.pop("strength", None)) if env == FAMILY else None
+    return {"noise": noise, "strength": strength, "options": tuple(parameters.items())}
+
+
+def _read_strength(value: object) -> tuple[float, float] | None:
+    if value is None:
         return None
-    low, _, high = text.partition(":")
+    low, _, high = str(value).partition(":")
     try:
         return float(low), float(high or low)
     except ValueError:
-        raise InvalidValueError(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
+        raise InvalidValueError(
+            f"strength is {value!r}; give it as in --env-param strength=0.2:0.6"
+        ) from None
 
 
 def _simulate(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> SimulatedRuns:
@@ -184,7 +183,7 @@ def _simulate(planning: Planning, *, seconds: float, jobs: int, prepare: Any) ->
 def _format_command(planning: Planning, *, seconds: float, jobs: int) -> str:
     """Format the command line that repeats this plan."""
     parameters = planning.parameters() | {"seconds": seconds, "jobs": jobs}
-    arguments = ["kerchief", "plan", *flags()]
+    arguments = ["kerchief", *flags(), "plan"]
     for name, value in parameters.items():
         for entry in value if isinstance(value, list) else [value]:
             arguments += [f"--{name.replace('_', '-')}", str(entry)]

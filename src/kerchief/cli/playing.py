@@ -13,7 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 import click
 
 from kerchief.cli.device import use_device
-from kerchief.cli.options import device, words
+from kerchief.cli.global_options import chosen_device
+from kerchief.cli.options import words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
 from kerchief.comparison.cluster import dask_cluster
 from kerchief.comparison.plan import Plan
@@ -55,7 +56,7 @@ class Playing:
         if self.jobs > 1 and self.scheduler is not None:
             raise InvalidValueError(
                 f"jobs is {self.jobs}, and the cluster at {self.scheduler} plays with as many "
-                "workers as it has; give one of --jobs and --scheduler"
+                "workers as it has; give one of jobs and scheduler"
             )
         for picture_format in self.formats:
             validate.one_of("format", picture_format, FORMATS)
@@ -106,9 +107,11 @@ def playing_options(*, pictures: bool) -> Callable[[Callable[..., None]], Callab
     def add_options(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call_command(**arguments: Any) -> None:
+            arguments |= _split_formats(arguments.pop("formats"), pictures=pictures)
             names = [field.name for field in dataclasses.fields(Playing)]
             fields = {name: arguments.pop(name) for name in names if name in arguments}
-            command(playing=Playing(**fields), **arguments)
+            playing = Playing(device=chosen_device(), **_split_jobs(fields.pop("jobs")), **fields)
+            command(playing=playing, **arguments)
 
         options = _build_options(pictures=pictures)
         return functools.reduce(
@@ -119,45 +122,64 @@ def playing_options(*, pictures: bool) -> Callable[[Callable[..., None]], Callab
 
 
 def _build_options(*, pictures: bool) -> list[Callable[..., Any]]:
-    format_option = ("--format", "formats", FORMATS, "What the picture is written as.")
+    choices = (*FORMATS, *WRITERS) if pictures else tuple(WRITERS)
     return [
-        device,
         click.option(
             "--out",
             type=click.Path(path_type=Path),
             help=f"Folder for {'the picture, ' if pictures else ''}the report and the results.  "
-            "[default: results/NAME, or NAME-2 and so on where that holds another run]",
+            "[default: results/NAME, or NAME-2 and so on if that holds another run]",
         ),
         click.option(
-            "--resume", is_flag=True, help="Continue a run; an error where there is none."
+            "--resume", is_flag=True, help="Require an earlier run in the folder, and continue it."
         ),
-        click.option("--force", is_flag=True, help="Play anew, and replace what is in the folder."),
         click.option(
-            "--jobs", type=int, default=1, show_default=True, help="Processes that play at once."
+            "--force", is_flag=True, help="Run again, and replace the results in the folder."
         ),
-        click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead."),
-        *([_list_option(*format_option, default=FORMATS[:1])] if pictures else []),
-        _list_option("--table", "tables", WRITERS, "Write tables for a paper, too."),
+        click.option(
+            "--jobs",
+            default="1",
+            show_default=True,
+            metavar="N|ADDRESS",
+            help="Number of processes on this machine, or address of a Dask cluster.",
+        ),
+        click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            callback=lambda _, parameter, texts: tuple(
+                dict.fromkeys(value.strip() for text in texts for value in text.split(","))
+            ),
+            metavar=words(choices),
+            help=f"Formats of {'the picture and of ' if pictures else ''}tables. Repeatable."
+            f"{'  [default: png]' if pictures else ''}",
+        ),
         json_output,
     ]
 
 
-def _list_option(
-    flag: str, name: str, choices: Iterable[str], help: str, *, default: tuple[str, ...] = ()
-) -> Callable[..., Any]:
-    """Build an option of several values, repeated or in one list with commas."""
-    return click.option(
-        flag,
-        name,
-        multiple=True,
-        default=default,
-        show_default=bool(default),
-        callback=lambda _, parameter, texts: tuple(
-            dict.fromkeys(value.strip() for text in texts for value in text.split(","))
-        ),
-        metavar=words(choices),
-        help=f"{help} Repeatable.",
-    )
+def _split_jobs(jobs: str) -> dict[str, Any]:
+    """Return the fields of `Playing` for a number of processes, or for an address."""
+    if ":" in jobs:
+        return {"jobs": 1, "scheduler": jobs}
+    try:
+        return {"jobs": int(jobs), "scheduler": None}
+    except ValueError:
+        raise InvalidValueError(
+            f"--jobs is {jobs!r}; give a number of processes, or the address of a Dask cluster, "
+            "such as tcp://HOST:8786"
+        ) from None
+
+
+def _split_formats(formats: tuple[str, ...], *, pictures: bool) -> dict[str, tuple[str, ...]]:
+    """Return the fields of `Playing` for formats of pictures and of tables."""
+    choices = (*FORMATS, *WRITERS) if pictures else tuple(WRITERS)
+    for name in formats:
+        validate.one_of("format", name, choices)
+    return {
+        "formats": tuple(name for name in formats if name in FORMATS) or FORMATS[:1],
+        "tables": tuple(name for name in formats if name in WRITERS),
+    }
 
 
 Show: TypeAlias = Callable[[Outputs], None]

@@ -20,9 +20,7 @@ from rich.text import Text
 _WIDTH, _WIDEST = 80, 100
 _PLAIN = str.maketrans({"±": "~", "ε": "e", "δ": "d", "µ": "u"})
 
-json_output = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
-)
+json_output = click.option("--json", "as_json", is_flag=True, help="Print one JSON object only.")
 
 
 def _measure_terminal() -> int:

@@ -1,4 +1,4 @@
-"""`kerchief reproduce`: an experiment of the catalogue, beside what was printed and claimed."""
+"""`kerchief reproduce`: an experiment of the catalogue, with printed numbers and claims."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from kerchief.cli import options
+from kerchief.cli.global_options import with_plugins
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
-from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
 from kerchief.comparison.verdict import Outcome, Source, Verdict
 from kerchief.core.errors import InvalidValueError
@@ -31,21 +31,23 @@ _NONE = "none"
 
 @click.command()
 @click.argument("name", metavar="NAME", required=False)
-@click.option("--all", "every", is_flag=True, help="Every experiment.")
-@click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
-@click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
+@click.option("--all", "every", is_flag=True, help="Run every experiment.")
+@click.option("--quick", is_flag=True, help="Run a smoke test: few rounds and few replicates.")
+@click.option(
+    "--replicates", type=int, help="Number of independent runs.  [default: the experiment's own]"
+)
 @options.seed
-@plugin_option
+@with_plugins
 @playing_options(pictures=True)
 def reproduce(
     *, name: str | None, every: bool, playing: Playing, quick: bool, **sizes: int
 ) -> None:
     """Run an experiment of the catalogue, and judge its claims.
 
-    `kerchief list experiments` names them. Claims of ours must hold. A paper's claim has a recorded
-    verdict, "holds" or "does not hold here". The exit code is 1 if a claim of ours fails, or if a
-    verdict differs from the recorded one. A claim that was made for a larger run than this one is
-    not judged. What is finished is kept: after an interrupt the same command continues.
+    `kerchief list experiments` names them. Claims of kerchief must hold. The claim of a paper has a
+    recorded verdict, "holds" or "does not hold here". The exit code is 1 if a claim of kerchief
+    fails, or if a verdict differs from the recorded one. A claim for a larger run than this one is
+    not judged. Finished runs are kept: run the same command to continue after an interrupt.
     """
     names = _select_names(name, every, playing)
     plans = [EXPERIMENTS[experiment].plan(quick=quick, **sizes) for experiment in names]

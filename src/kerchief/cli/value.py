@@ -1,4 +1,4 @@
-"""`kerchief value`: what a policy would have earned, from logs and with a guarantee."""
+"""`kerchief value`: the value of a policy, from logs and with a privacy guarantee."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import click
 from click.core import ParameterSource
 
 from kerchief.cli import options
-from kerchief.cli.data import chance_of, logged, range_of
+from kerchief.cli.data import (
+    FILE,
+    check_columns,
+    declare,
+    merge_declarations,
+    propensity_of,
+    range_of,
+)
 from kerchief.cli.file_ledger import budget_in, kept
 from kerchief.cli.printing import complain, print_json, print_wrapped
 from kerchief.core.errors import InvalidValueError, KerchiefError
@@ -34,70 +41,59 @@ from kerchief.privacy.guarantee import MOST_EPSILON, Guarantee, Trust, delta_war
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.rules import filter_sums
 
-_FILE = click.Path(path_type=Path)
 _TOGETHER = "in all releases of its ledger together"
-
-
-def _add_column_options(command: Any) -> Any:
-    for option in reversed(logged):
-        command = option(command)
-    return command
+_KEYS = ("action", "reward", "propensity", "user", "reward_range", "norm", "least_propensity")
 
 
 @click.command()
-@click.option("--data", type=_FILE, required=True, help="Logs: CSV, Parquet, DSJSON or .npz.")
-@_add_column_options
-@click.option(
-    "--reward-range",
-    required=True,
-    metavar="LOW:HIGH",
-    help="The bounds of rewards; what lies beyond is clipped to them.",
-)
+@click.option("--data", type=FILE, required=True, help="Logs: CSV, Parquet, DSJSON or .npz.")
+@declare
 @click.option(
     "--features",
     multiple=True,
     metavar="NAME|NAME=LOW:HIGH",
-    help="Features of users, for models: bare names of numbers, or with public bounds. Repeatable.",
+    help="Features of users that models read, with or without public bounds. Repeatable.",
 )
-@click.option("--norm", type=float, help="Bound on the norm of features without a range.")
-@click.option("--arms", type=int, help="How many arms there are, where actions are numbers.")
-@click.option("--arm", metavar="ARM", help="Value playing this arm, by its number or name.")
-@click.option("--policy", metavar="uniform", help="Value playing all arms with equal chances.")
-@click.option("--model", type=_FILE, help="Value playing the best arm by a linear model, in JSON.")
-@options.option("--estimator", "How.", default="ips", metavar="|".join(ESTIMATORS))
-@click.option("--reward-model", type=_FILE, help="For dr, a linear model of rewards, in JSON.")
+@click.option("--arms", type=int, help="Number of arms, if actions are numbers.")
+@click.option(
+    "--policy",
+    required=True,
+    metavar="uniform|arm=ARM|model=FILE",
+    help="Policy to value: uniform play, one arm by its number or name, or the best arm by a "
+    "linear model in JSON.",
+)
+@options.option("--estimator", "Estimator.", default="ips", metavar="|".join(ESTIMATORS))
+@click.option("--reward-model", type=FILE, help="Linear model of rewards in JSON, for dr.")
 @options.epsilon
-@options.option("--delta", "Privacy asked for; below 1/rows.", default=1e-6)
-@options.option("--mechanism", "The noise.", default="best", metavar="|".join(MECHANISMS))
+@options.option("--delta", "Privacy budget delta; below 1/rows.", default=1e-6)
+@options.option("--mechanism", "Mechanism.", default="best", metavar="|".join(MECHANISMS))
 @click.option(
     "--largest-weight",
     type=float,
-    help=f"Weights are cut to it, and the interval allows for that.  [default: {LARGEST_WEIGHT:g}]",
+    help=f"Bound that weights are clipped to; the interval includes the bias.  "
+    f"[default: {LARGEST_WEIGHT:g}]",
 )
-@click.option(
-    "--least-propensity",
-    type=float,
-    help="The logging policy is known to give every arm at least this chance: nothing is cut.",
-)
-@options.option("--level", "How often the interval holds the value.", default=0.95)
-@click.option("--ledger", type=_FILE, help="Pay from the ledger in this file, or begin one.")
-@click.option(
-    "--budget", type=float, help="Epsilon of a new ledger's file, for all releases together."
-)
+@options.option("--level", "Confidence level of the interval.", default=0.95)
+@click.option("--ledger", type=FILE, help="File of a ledger to charge; a new file begins one.")
+@click.option("--budget", type=float, help="Epsilon of a new ledger, for all releases together.")
 @options.json_output
 def value(*, as_json: bool, ledger: Path | None, budget: float | None, **settings: Any) -> None:
-    """Value a policy from logs, with a guarantee for each row or user.
+    """Estimate the value of a policy from logs, with a guarantee for each row or user.
 
-    What is printed is private: a value, and an interval that includes noise, sampling, and what
-    weights that were cut could have brought. Every call is a release of its own. Calls with one
-    --ledger are kept within its --budget together, which is said once: a ledger's file knows it.
-    Each may be chosen by earlier results: the first call may use the whole budget, and a later one
-    is admitted while the epsilons of all calls add up to the budget, or while one zCDP filter
-    holds, whose rho --budget and --delta fix.
+    Declare the logs with --declare action=COLUMN, reward=COLUMN, propensity=COLUMN or a number,
+    user=COLUMN, reward-range=LOW:HIGH, norm=BOUND and least-propensity=CHANCE.
 
-    Errors are not private: which rows cannot be read, and that none is, may be seen by whoever may
-    see the logs. Publish what a call prints only.
+    The printed value and interval are private; the interval includes noise, sampling and the bias
+    of clipped weights. Every call is a release of its own. Calls with the same --ledger share its
+    --budget, which the first call sets. You may choose a call by the results of earlier calls: it
+    is admitted while the epsilons of all calls add up to at most the budget, or while a zCDP filter
+    holds whose rho follows from --budget and --delta.
+
+    Errors are not private: an error depends on the rows, and so does its absence. Publish only what
+    a call prints.
     """
+    settings |= {name: None for name in _KEYS} | merge_declarations(settings, (*_KEYS, "features"))
+    check_columns(settings)
     if budget is not None:
         between("budget", budget, 0.0, MOST_EPSILON, closed=True)
     if ledger is not None:
@@ -184,13 +180,18 @@ def _read_logs(settings: dict[str, Any]) -> Logs:
     column_options = {name: settings[name] for name in ("action", "reward", "user", "arms", "norm")}
     columns = {name: column for name, column in column_options.items() if column is not None}
     if settings["propensity"] is not None:
-        columns["propensity"] = chance_of(settings["propensity"])
+        columns["propensity"] = propensity_of(settings["propensity"])
     named_arms = "=" in (settings["action"] or "")
     has_arm_count = Path(settings["data"]).suffix.lower() == ".npz"
     if not has_arm_count and settings["arms"] is None and not named_arms:
         raise InvalidValueError(
             "--arms is not given, and how many arms there are is not read off private data; give "
-            "--arms NUMBER, or --action COLUMN=first|second"
+            "--arms NUMBER, or --declare action=COLUMN=first|second"
+        )
+    if settings["reward_range"] is None:
+        raise InvalidValueError(
+            "reward-range is not declared; give --declare reward-range=LOW:HIGH, since bounds are "
+            "never read off private data"
         )
     low, high = declared_range(range_of(settings["reward_range"]))
     widest = (-MOST_REWARD, MOST_REWARD)
@@ -201,29 +202,28 @@ def _read_logs(settings: dict[str, Any]) -> Logs:
 
 
 def _read_policy(settings: dict[str, Any], logs: Logs) -> FixedPolicy:
-    flags = [name for name in ("arm", "policy", "model") if settings[name] is not None]
-    if len(flags) != 1:
-        raise InvalidValueError(
-            f"{' and '.join(f'--{flag}' for flag in flags) or 'no policy'} "
-            f"{'are' if flags else 'is'} given; give one of --arm, --policy and --model"
-        )
-    if settings["model"] is not None:
-        return read_model(settings["model"])
-    if settings["policy"] is not None:
-        if settings["policy"] != "uniform":
-            raise InvalidValueError(
-                f"policy is {settings['policy']!r}; it can be uniform, or give --model"
-            )
+    kind, equals, name = settings["policy"].partition("=")
+    if kind == "uniform" and not equals:
         return UniformPlay()
-    return OneArm(arm=_find_arm(settings["arm"], settings["action"] or "", logs))
+    if kind == "model" and name:
+        return read_model(Path(name))
+    if kind == "arm" and name:
+        return OneArm(arm=_find_arm(name, settings["action"] or "", logs))
+    raise InvalidValueError(
+        f"policy is {settings['policy'][:80]!r}; write uniform, arm=ARM or model=FILE"
+    )
 
 
 def _check_features_used(settings: dict[str, Any]) -> None:
     """Refuse features that no model reads."""
-    if settings["features"] and settings["model"] is None and settings["estimator"] != "dr":
+    if (
+        settings["features"]
+        and not settings["policy"].startswith("model=")
+        and settings["estimator"] != "dr"
+    ):
         raise InvalidValueError(
             f"--features is given, and neither this policy nor {settings['estimator']} reads any; "
-            "leave it out, or give --model, or --estimator dr"
+            "leave it out, or give --policy model=FILE, or --estimator dr"
         )
 
 
@@ -265,11 +265,11 @@ def _check_unit(path: Path, user: str | None, logs: Logs) -> None:
         return
     if logs.users is None:
         raise InvalidValueError(
-            f"the ledger {path} is for one {stored_budget.unit}, and without --user one row is "
-            "protected; give --user COLUMN, or another file"
+            f"the ledger {path} is for one {stored_budget.unit}, and without a declared user one "
+            "row is protected; give --declare user=COLUMN, or another file"
         )
-    reason = f"--user is {user}" if user else "these logs say who came"
-    remedy = "leave --user out, or give another file" if user else "give another file"
+    reason = f"user is {user}" if user else "these logs say who came"
+    remedy = "leave --declare user out, or give another file" if user else "give another file"
     raise InvalidValueError(
         f"{reason}, so that one user is protected, and the ledger {path} is for one "
         f"{stored_budget.unit}; {remedy}"

@@ -88,8 +88,8 @@ def _encode(result: ChunkResult, address: str, part: Chunk) -> bytes:
             case fact:
                 facts[field.name] = fact
     about = {"cell": str(part.cell.key), "versions": versions(), "machine": machine()}
-    alone = None if result.alone is None else result.alone.to_dict()
-    noise = {"noises": dict(result.noises), "alone": alone}
+    per_report = None if result.alone is None else result.alone.to_dict()
+    noise = {"noises": dict(result.noises), "per_report": per_report}
     text = json.dumps({"address": address, "run": facts, **noise, "about": about})
     stream = io.BytesIO()
     np.savez_compressed(stream, allow_pickle=False, **arrays, **{_FACTS_KEY: np.array(text)})
@@ -111,9 +111,9 @@ def _decode(content: bytes, address: str) -> ChunkResult:
                 fields[name] = {key: arrays[f"{name}/{key}"] for key in value}
             case _:
                 fields[name] = value
-    alone = document["alone"]
+    per_report = document["per_report"]
     return ChunkResult(
         run=Run(**fields),
         noises=document["noises"],
-        alone=None if alone is None else Guarantee.from_dict(alone),
+        alone=None if per_report is None else Guarantee.from_dict(per_report),
     )

@@ -254,11 +254,9 @@ continuum
         options = dict(self._get_options())
         contexts = {"contexts": list(self.contexts)} if self._has_contexts else {}
         options.pop("contexts", None)
-        if "fewest" in options:
-            options["fewest_arms"] = options.pop("fewest") or options["arms"]
-            options["reward_noise"] = options.pop("noise")
-        common = ("dim", "arms", "fewest_arms", "radius", "reward_noise")
+        common = ("dim", "arms", "radius")
         further = {name: value for name, value in options.items() if name not in common}
+        further["project"] = self.project
         world: dict[str, object] = {"env": self.world}
         if self.data is not None:
             world = parameters_of(self.data)
@@ -266,13 +264,12 @@ continuum
             **world,
             **contexts,
             **{name: options[name] for name in common if name in options},
-            **_format_pairs("option", further),
-            **({} if self.project is None else {"project": self.project}),
+            **_format_pairs("env_param", further),
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self._list_trusts()),
-            **{flag: self._find_common_mechanism(trust) for trust, flag in FLAGS.items()},
-            **_format_pairs("number", dict(self.numbers)),
+            **_format_pairs("mechanism", self._map_common_mechanisms()),
+            **_format_pairs("param", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -286,7 +283,7 @@ continuum
         >>> Comparison(contexts=("fixed",)).command()[:48]
         'kerchief compare --env linear --contexts fixed -'
         """
-        arguments = ["kerchief", "compare", *plugins.flags()]
+        arguments = ["kerchief", *plugins.flags(), "compare"]
         for name, value in self.parameters().items():
             for argument in value if isinstance(value, list) else [value]:
                 arguments += (
@@ -327,8 +324,16 @@ continuum
 
     def _find_common_mechanism(self, trust: Trust) -> str | None:
         """Return the mechanism that all policies share, or None if they differ."""
-        mechanisms = set(self._list_mechanisms(trust)) or {getattr(self, FLAGS[trust]) or BEST}
+        mechanisms = set(self._list_mechanisms(trust))
         return mechanisms.pop() if len(mechanisms) == 1 else None
+
+    def _map_common_mechanisms(self) -> dict[str, object]:
+        """Map each trust model with rows to the mechanism that its rows share."""
+        return {
+            trust.value: self._find_common_mechanism(trust)
+            for trust in FLAGS
+            if trust in self._list_trusts()
+        }
 
     def _get_trusts(self, name: str) -> tuple[str, ...]:
         """Return a policy's trust models: the chosen ones, or all private ones."""
@@ -367,7 +372,7 @@ continuum
         for name, _ in self.options:
             if name in ("contexts", *_ENVIRONMENT_FIELDS) and getattr(self, name) is not None:
                 raise InvalidValueError(
-                    f"option is {name!r}, which is given by itself too; give it once"
+                    f"parameter is {name!r}, which is given by itself too; give it once"
                 )
 
     def _check_numbers(self) -> None:
@@ -404,8 +409,8 @@ continuum
             MECHANISMS_OF[trust][mechanism]
             if mechanism != BEST and trust not in self._list_trusts():
                 raise InvalidValueError(
-                    f"{flag} is {mechanism!r}, and no row has {trust.value} trust; leave it out, "
-                    f"or add that trust"
+                    f"mechanism is '{trust.value}={mechanism}', and no row has {trust.value} "
+                    f"trust; leave it out, or add that trust"
                 )
 
     def _is_playable(self, name: str) -> bool:

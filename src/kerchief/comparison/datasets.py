@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from kerchief.data.declaration import Declaration
+from kerchief.data.declaration_file import read_declarations
 from kerchief.data.features import parted, words_of
 from kerchief.data.replay import Replay
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.registry import EnvironmentEntry
 from kerchief.environments.supervised import Supervised
 from kerchief.policies.registry import actions_of
+
+_OPTIONS = ("data", "features", "label")
+"""Facts of data that have an option of their own; every other is a declaration."""
 
 WorldOfData: TypeAlias = Supervised | Replay
 """Data of people's own, with every arm's reward or with that of the arm that was played."""
@@ -41,8 +45,15 @@ def size_of(data: WorldOfData) -> str:
 
 def parameters_of(data: WorldOfData) -> dict[str, object]:
     """Return how the data were declared, in the words of the command line."""
-    pairs = data.origin.parameters
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
+    parameters: dict[str, object] = {}
+    declarations: list[str] = []
+    for name, value in data.origin.parameters:
+        texts = list(value) if isinstance(value, tuple) else [value]
+        if name in _OPTIONS:
+            parameters[name] = texts if isinstance(value, tuple) else value
+        else:
+            declarations += [f"{name.replace('_', '-')}={text}" for text in texts]
+    return parameters | {"declare": declarations}
 
 
 def rounds_of(data: WorldOfData) -> int:
@@ -75,7 +86,8 @@ def describe_data(data: WorldOfData) -> Iterator[str]:
         if data.counted is not None:
             yield (
                 f"Arms were counted in {data.counted}: what is offered, and so public; declare "
-                'them by their names, as in --action "item=news|sport", and nothing is counted.'
+                'them by their names, as in --declare "action=item=news|sport", and nothing is '
+                "counted."
             )
         yield (
             "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
@@ -88,29 +100,32 @@ def declared_facts(options: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> declared_facts({"features": ["age=18:90", "plan=basic|gold"], "label": "item=news|sport"})
     {'dim': 3, 'constant': 0.5, 'arms': 2}
-    >>> declared_facts({"features": ["e*"], "norm": 3.0, "label": "item"})
+    >>> declared_facts({"features": ["e*"], "declare": ["norm=3.0"], "label": "item"})
     {'constant': 0.5}
     """
-    if {"declare", "arm-features"} & options.keys():
+    texts = _list_texts(options.get("declare", []))
+    declarations = read_declarations(text for text in texts if not text.endswith(".toml"))
+    if any(text.endswith(".toml") for text in texts) or "arm_features" in declarations:
         return {}
     facts: dict[str, Any] = {}
     if options.get("features"):
         bounds = {
-            "norm": options.get("norm"),
-            "intercept": options.get("intercept", RANGED_CONSTANT),
+            "norm": declarations.get("norm"),
+            "intercept": declarations.get("intercept", RANGED_CONSTANT),
         }
         declaration = Declaration.of(options["features"], **bounds)
         if not any("*" in name for name in declaration.names):
             facts["dim"] = declaration.dim
         facts["constant"] = float(declaration.intercept)
-    for name in ("label", "action"):
-        _, _, choices = str(options.get(name, "")).partition("=")
+    for target in (options.get("label", ""), declarations.get("action", "")):
+        _, _, choices = str(target).partition("=")
         if choices:
             facts["arms"] = len(words_of(choices))
-    columns = options.get("rewards", [])
-    texts = columns if isinstance(columns, list) else [str(columns)]
-    if texts:
-        facts["arms"] = sum(
-            len([part for part in parted(str(text), ",") if part]) for text in texts
-        )
-    return facts
+    columns = [
+        part for text in declarations.get("rewards", ()) for part in parted(text, ",") if part
+    ]
+    return facts | ({"arms": len(columns)} if columns else {})
+
+
+def _list_texts(value: object) -> list[str]:
+    return [str(text) for text in (value if isinstance(value, list) else [value])]

@@ -16,7 +16,7 @@ from kerchief.privatizers.registry import BEST
 
 HEADINGS = (
     *("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e."),
-    *("p95", "% stuck", "% uniform", "µs"),
+    *("p95", "% unconverged", "% uniform", "µs"),
 )
 # How many of them are about what was asked for and lost: what clients sent comes next.
 _REGRET = 6
@@ -26,8 +26,8 @@ SENT = {"reals": "numbers sent", "bits": "bits sent"}
 REWARD = "reward ± s.e."
 """A further heading for worlds of data: the mean reward per round."""
 
-# The share of uniform play's losses above which a run is stuck.
-_STUCK = 0.1
+# The share of uniform play's losses above which a run is unconverged.
+_UNCONVERGED = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,9 @@ class Spread:
     Attributes:
         se: standard error of the mean, or None for a single replicate.
         uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
-        stuck: the share of replicates that, in the second half of the run, still lose more than a
-            tenth of what uniform play loses; None where nothing was lost, or regret was read once.
+        unconverged: the share of replicates that, in the second half of the run, still lose more
+            than a tenth of what uniform play loses; None where nothing was lost, or regret was read
+            once.
     """
 
     mean: float
@@ -47,12 +48,12 @@ class Spread:
     median: float
     p95: float
     max: float
-    stuck: float | None
+    unconverged: float | None
 
     def text(self) -> str:
         """Mean and standard error.
 
-        >>> tail = {"median": 120.0, "p95": 150.0, "max": 160.0, "stuck": None}
+        >>> tail = {"median": 120.0, "p95": 150.0, "max": 160.0, "unconverged": None}
         >>> Spread(mean=123.4, se=5.67, uniform_share=None, **tail).text()
         '123 ± 5.7'
         """
@@ -125,7 +126,7 @@ class Result:
             median=float(np.median(final)),
             p95=self.percentile(95.0),
             max=float(final.max()),
-            stuck=self._stuck(),
+            unconverged=self._measure_unconverged(),
         )
 
     @functools.cached_property
@@ -140,13 +141,13 @@ class Result:
         """Of the final regret over replicates."""
         return float(np.percentile(self.curves[-1], percent))
 
-    def _stuck(self) -> float | None:
+    def _measure_unconverged(self) -> float | None:
         half = int(np.searchsorted(self.rounds, self.rounds[-1] / 2))
         if self.uniform <= 0 or half == len(self.rounds) - 1:
             return None
         later = self.curves[-1] - self.curves[half]
         usual = self.uniform * (1 - self.rounds[half] / self.rounds[-1])
-        return float((later > _STUCK * usual).mean())
+        return float((later > _UNCONVERGED * usual).mean())
 
     @property
     def replicates(self) -> int:
@@ -186,11 +187,11 @@ class Result:
         return {
             "policy": player.policy,
             "mode": player.mode,
-            "numbers": dict(player.numbers),
+            "parameters": dict(player.numbers),
             "trust": str(player.trust),
             **{flag: player.word(trust) for trust, flag in FLAGS.items()},
             "contexts": self.world,
-            "world": self.world,
+            "environment": self.world,
             "epsilon": epsilon,
             "delta": delta,
             "private": self.spent is not None,
@@ -201,7 +202,7 @@ class Result:
             "microseconds": self.microseconds,
             "releases": dict(self.releases),
             "communication": dict(self.communication),
-            "right": self.right,
+            "found_best": self.right,
             "noises": dict(self.noises),
             "report_epsilon": None if self.alone is None else self.alone.epsilon,
         }
@@ -218,7 +219,7 @@ class Result:
             self.regret.text(),
             *self.sent(),
             amount(self.regret.p95),
-            _percent(self.regret.stuck),
+            _percent(self.regret.unconverged),
             _percent(self.regret.uniform_share),
             f"{self.microseconds:.3g}",
         )

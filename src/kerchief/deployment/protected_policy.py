@@ -168,7 +168,7 @@ def _replace_numbers(
     for name, number in numbers.items():
         if name not in current:
             raise InvalidValueError(
-                f"number is {name!r}; {type(policy).__name__} has "
+                f"parameter is {name!r}; {type(policy).__name__} has "
                 f"{', '.join(sorted([*current, *arguments]))}"
             )
         _check_number(instance, name, number, current[name])

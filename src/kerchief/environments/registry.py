@@ -49,7 +49,7 @@ class EnvironmentEntry:
         for name in arguments:
             if name not in self.options:
                 raise InvalidValueError(
-                    f"option is {name!r}; this world has {', '.join(self.options)}"
+                    f"parameter is {name!r}; this environment has {', '.join(self.options)}"
                 )
         return self.factory(**arguments)
 

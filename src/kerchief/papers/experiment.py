@@ -262,7 +262,7 @@ class Reproduction(Plan):
 
     def command(self) -> str:
         """Return the command line that runs the experiment again."""
-        arguments = ["kerchief", "reproduce", self.name, *plugins.flags()]
+        arguments = ["kerchief", *plugins.flags(), "reproduce", self.name]
         arguments += ["--quick"] * self.quick
         arguments += ["--replicates", str(self.replicates), "--seed", str(self.seed)]
         return shlex.join(arguments)

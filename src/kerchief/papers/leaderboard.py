@@ -49,7 +49,7 @@ class Exclusion:
 
     policy: str
     trust: str
-    world: str
+    environment: str
     reason: str
 
 
@@ -169,7 +169,7 @@ class Leaderboard(Plan):
         """Return every choice, by option."""
         return {
             "size": self.size,
-            "world": list(self.worlds),
+            "env": list(self.worlds),
             "policy": list(self.policies),
             "trust": list(self.trusts),
             **{name: getattr(self, name) for name in ("epsilon", "delta", "replicates", "seed")},
@@ -177,11 +177,11 @@ class Leaderboard(Plan):
 
     def command(self) -> str:
         """Return the command line that runs the leaderboard again."""
-        arguments = ["kerchief", "leaderboard", *plugins.flags()]
+        arguments = ["kerchief", *plugins.flags(), "leaderboard"]
         for name, value in self.parameters().items():
             for argument in value if isinstance(value, list) else [value]:
-                arguments += [f"--{argument}"] if name == "size" else [f"--{name}", str(argument)]
-        return shlex.join(argument for argument in arguments if argument != "--usual")
+                arguments += [f"--{name}", str(argument)]
+        return shlex.join(arguments)
 
     def cells(self) -> tuple[Cell, ...]:
         """Return baselines, counterparts and private bandits by environment."""
@@ -207,7 +207,7 @@ class Leaderboard(Plan):
                         Exclusion(
                             policy=configuration.policy,
                             trust=str(configuration.trust),
-                            world=world,
+                            environment=world,
                             reason=reason,
                         )
                     )
@@ -284,7 +284,7 @@ class Leaderboard(Plan):
             tables.append(overall(name, board.standings, len(board.worlds)))
             tables.append(by_world(f"{name}: {_OVER}", board.standings, board.worlds, results))
         lines = tuple(dataclasses.astuple(exclusion) for exclusion in self.left_out)
-        headings = ("bandit", "trust", "world", "why it is left out")
+        headings = ("bandit", "trust", "environment", "why it is left out")
         exclusions = Table(caption="left out", headings=headings, lines=lines, columns="llll")
         return tables + [exclusions] * bool(lines)
 

@@ -35,7 +35,7 @@ class LeaderboardEntry:
         score: its share, with its standard error.
         price: how much of that its non-private parent does not lose, with its standard error.
         p95: the 95th percentile of the share, averaged over worlds.
-        stuck: the share of stuck replicates, averaged over worlds where it is known.
+        unconverged: the share of unconverged replicates, averaged over worlds where it is known.
         microseconds: time per decision, the median over worlds.
         worlds: how many it played in.
     """
@@ -46,7 +46,7 @@ class LeaderboardEntry:
     score: tuple[float, float]
     price: tuple[float, float]
     p95: float
-    stuck: float | None
+    unconverged: float | None
     microseconds: float
     worlds: int
 
@@ -60,8 +60,8 @@ class LeaderboardEntry:
             "rank": self.rank,
             "tied": self.tied,
             **{"score": score, "score_se": score_se, "price": price, "price_se": price_se},
-            **{"p95": self.p95, "stuck": self.stuck, "microseconds": self.microseconds},
-            "worlds": self.worlds,
+            **{"p95": self.p95, "unconverged": self.unconverged, "microseconds": self.microseconds},
+            "environments": self.worlds,
         }
 
     def place(self) -> str:
@@ -98,7 +98,7 @@ def _build_standing(
         _compute_shares(results, bandit, worlds),
         _compute_shares(results, parent_of(bandit), worlds),
     )
-    stuck = [row.regret.stuck for row in rows if row.regret.stuck is not None]
+    unconverged = [row.regret.unconverged for row in rows if row.regret.unconverged is not None]
     return LeaderboardEntry(
         player=bandit,
         rank=ranks.get(bandit),
@@ -106,7 +106,7 @@ def _build_standing(
         score=_mean(shares),
         price=_mean(shares - parent),
         p95=statistics.fmean(row.regret.p95 / row.uniform for row in rows),
-        stuck=statistics.fmean(stuck) if stuck else None,
+        unconverged=statistics.fmean(unconverged) if unconverged else None,
         microseconds=statistics.median(row.microseconds for row in rows),
         worlds=len(worlds),
     )
@@ -144,7 +144,16 @@ def overall(caption: str, standings: Sequence[LeaderboardEntry], worlds: int) ->
     """The standings of one division and trust."""
     return Table(
         caption=caption,
-        headings=("rank", "bandit", "% of uniform", "price", "p95", "% stuck", "µs", "worlds"),
+        headings=(
+            "rank",
+            "bandit",
+            "% of uniform",
+            "price",
+            "p95",
+            "% unconverged",
+            "µs",
+            "environments",
+        ),
         lines=tuple(
             (
                 standing.place(),
@@ -152,7 +161,7 @@ def overall(caption: str, standings: Sequence[LeaderboardEntry], worlds: int) ->
                 _percents(*standing.score),
                 _percents(*standing.price),
                 f"{100 * standing.p95:.1f}",
-                "-" if standing.stuck is None else f"{100 * standing.stuck:.1f}",
+                "-" if standing.unconverged is None else f"{100 * standing.unconverged:.1f}",
                 f"{standing.microseconds:.3g}",
                 f"{standing.worlds} of {worlds}",
             )

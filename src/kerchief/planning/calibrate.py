@@ -112,7 +112,7 @@ class CalibratedNoise:
             **facts,
             "guarantee": self.guarantee.to_dict(),
             "kept": self.kept.to_dict(),
-            "alone": None if self.alone is None else self.alone.to_dict(),
+            "per_report": None if self.alone is None else self.alone.to_dict(),
             "mechanism": mechanism,
             "discrete": discrete,
         }

@@ -46,7 +46,7 @@ class Planning:
         env: the world, a word of `ENVIRONMENTS` in which users bring features.
         dim: length of a feature vector, its constant included; None for the world's own.
         arms: how many; None for the world's own.
-        reward: how rewards fall around their mean, a word of `NOISES`.
+        noise: distribution of rewards around their mean, a name in `NOISES`.
         strength: how much arms differ, from 0 to 1: every simulated world draws its own between
             these two.
         options: further options of the world, such as ("radius", 1.0).
@@ -69,7 +69,7 @@ class Planning:
     env: str = FAMILY
     dim: int | None = None
     arms: int | None = None
-    reward: str = "bernoulli"
+    noise: str = "bernoulli"
     strength: tuple[float, float] | None = None
     options: tuple[tuple[str, Any], ...] = ()
     policy: str = "best"
@@ -90,8 +90,8 @@ class Planning:
             is_permuted = getattr(self.data, "orders", "bootstrap") == "permutation"
             raise InvalidValueError(
                 f"the data are enough for {self.count} users, and a plan needs {_FEWEST_USERS}; "
-                f"give {'--orders bootstrap and ' * is_permuted}--users {_FEWEST_USERS}, which "
-                "draws them anew"
+                f"give {'--declare orders=bootstrap and ' * is_permuted}--users {_FEWEST_USERS}, "
+                "which draws them anew"
             )
         if self.data is not None:
             self._check_rows(self.data)
@@ -122,7 +122,7 @@ class Planning:
         pairs = self.options if isinstance(self.options, tuple) else (None,)
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             raise InvalidValueError("options is no tuple of pairs; give a name and a value each")
-        for name in ("env", "reward", "policy"):
+        for name in ("env", "noise", "policy"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidValueError(f"{name} is {getattr(self, name)!r}; give a word")
         if not isinstance(self.data, WorldOfData | None):
@@ -135,7 +135,7 @@ class Planning:
         if self.count > data.rows and getattr(data, "orders", "bootstrap") == "permutation":
             raise InvalidValueError(
                 f"users is {self.count}, and the data have {data.rows}, who come once each; plan "
-                "for at most so many, or draw users anew with --orders bootstrap"
+                "for at most so many, or draw users anew with --declare orders=bootstrap"
             )
 
     def _check_family(self) -> None:
@@ -147,11 +147,8 @@ class Planning:
             raise InvalidValueError(
                 f"env is {self.env!r}, where users bring no features; plan for one of {names}"
             )
-        if self.reward not in NOISES:
-            raise InvalidValueError(
-                f"reward is {self.reward!r}; without data it is one of {', '.join(NOISES)}, and a "
-                "column only with --data FILE"
-            )
+        if self.noise not in NOISES:
+            raise InvalidValueError(f"noise is {self.noise!r}; choose one of {', '.join(NOISES)}")
         if self.strength is not None and self.env != FAMILY:
             raise InvalidValueError(
                 f"strength is {self.strength}, and the {self.env} world has no family; leave it "
@@ -160,7 +157,8 @@ class Planning:
         for name in ("strength", "weakest") if self.env == FAMILY else ():
             if name in dict(self.options):
                 raise InvalidValueError(
-                    f"option is {name!r}, which the strength says; give it as in --strength 0.2:0.6"
+                    f"parameter is {name!r}, which the strength says; give it as in --env-param "
+                    "strength=0.2:0.6"
                 )
         low, high = self.strengths
         validate.between("the greater strength", high, 0.0, 1.0, closed=True)
@@ -192,6 +190,11 @@ class Planning:
             seed=self.seed,
         )
 
+    def _list_parameters(self) -> list[tuple[str, object]]:
+        """List the parameters of the environment, as on the command line."""
+        family = [("strength", "{:g}:{:g}".format(*self.strengths))] if self.env == FAMILY else []
+        return [("noise", self.noise), *family, *self.options]
+
     def _world(self) -> Mapping[str, Any]:
         if self.data is not None:
             return {"data": self.data}
@@ -201,7 +204,7 @@ class Planning:
             # Rewards from 0 to 1, around one half.
             usual = {"radius": 0.5, "base": 0.5, "strength": high, "weakest": low}
             options = usual | options
-        fields = {"env": self.env, "dim": self.dim, "arms": self.arms, "noise": self.reward}
+        fields = {"env": self.env, "dim": self.dim, "arms": self.arms, "noise": self.noise}
         arguments: dict[str, Any] = {
             name: options.pop(name) for name in ("radius", "fewest") if name in options
         }
@@ -240,15 +243,16 @@ class Planning:
         if self.env != FAMILY:
             return (
                 f"Assumed: the {self.env} world with its options; each simulated world has a "
-                f"parameter of its own. Rewards are {self.reward}."
+                f"parameter of its own. Rewards are {self.noise}."
             )
         low, high = self.strengths
         base = dict(self.options).get("base", 0.5)
         return (
             "Assumed: features of users fill a ball, every arm has a linear model of its own, "
-            f"rewards are {self.reward} with means around {base:g}, and the arms of each simulated "
+            f"rewards are {self.noise} with means around {base:g}, and the arms of each simulated "
             f"world differ by a strength drawn from {low:g} to {high:g} (1: as much as rewards "
-            "allow; 0: all are alike). Where yours differ less, say so with --strength."
+            "allow; 0: all are alike). Where yours differ less, say so with "
+            "--env-param strength=LOW:HIGH."
         )
 
     def data_notes(self) -> tuple[str, ...]:
@@ -269,11 +273,8 @@ class Planning:
             "env": self.env,
             "dim": self.problem(1).dim,
             "arms": self.problem(1).arms,
-            "reward": self.reward,
-            "option": [f"{name}={value}" for name, value in self.options],
+            "env_param": [f"{name}={value}" for name, value in self._list_parameters()],
         }
-        if self.env == FAMILY:
-            family["strength"] = "{:g}:{:g}".format(*self.strengths)
         return {
             "users": self.count,
             **(family if self.data is None else world_parameters),
@@ -295,8 +296,8 @@ def _differing(data: WorldOfData) -> tuple[str, str]:
 
 
 _RUN_PARAMETERS = frozenset(
-    ("horizon", "policy", "trust", "continual", "shuffling", "randomizer", "curator", "epsilon")
-) | {"delta", "replicates", "seed", "mode"}
+    ("horizon", "policy", "trust", "mechanism", "epsilon", "delta", "replicates", "seed", "mode")
+)
 
 
 def segments(users: int) -> tuple[int, int]:

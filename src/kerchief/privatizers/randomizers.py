@@ -1,4 +1,4 @@
-"""What a device may do to its report under local trust, by the words of `--randomizer`."""
+"""What a device may do to its report under local trust, by the names of `--mechanism`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Randomizer:
 
 
 RANDOMIZERS: Registry[Randomizer] = Registry("randomizer")
-"""What devices may do under local trust, by the word of `--randomizer`."""
+"""What devices may do under local trust, by the name of `--mechanism`."""
 
 
 def _laplace(query: BoundedSum, epsilon: float) -> Laplace:

@@ -72,11 +72,11 @@ class PrivatizerEntry:
 
 TRUSTS: Registry[PrivatizerEntry] = Registry("trust")
 CONTINUALS: Registry[PrivatizerEntry] = Registry("continual noise")
-"""What joint trust may add to prefix totals, by the word of `--continual`."""
+"""What joint trust may add to prefix totals, by the name of `--mechanism`."""
 SHUFFLES: Registry[PrivatizerEntry] = Registry("shuffle protocol")
-"""What devices may add to shuffled reports, by the word of `--shuffling`."""
+"""What devices may add to shuffled reports, by the name of `--mechanism`."""
 CURATORS: Registry[PrivatizerEntry] = Registry("noise on totals of batches")
-"""What central trust may add to the total of a batch, by the word of `--curator`."""
+"""What central trust may add to the total of a batch, by the name of `--mechanism`."""
 
 
 def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:

@@ -21,6 +21,7 @@ from kerchief.comparison.players import FLAGS
 from kerchief.comparison.results import Result
 from kerchief.core.errors import InvalidValueError, KerchiefError
 from kerchief.core.validate import one_of
+from kerchief.reports.earlier_results import describe_earlier_keys
 from kerchief.reports.parquet import CELL
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ Column: TypeAlias = NDArray[Any] | list[str]
 Columns: TypeAlias = Mapping[str, Column]
 
 _IDENTITY_COLUMNS = (
-    "world",
+    "environment",
     "policy",
-    "numbers",
+    "parameters",
     "mode",
     "trust",
     *FLAGS.values(),
@@ -155,13 +156,23 @@ def _read_folder(folder: Path) -> Results:
     file = folder / "results.json"
     try:
         rows = tuple(json.loads(file.read_text(encoding="utf-8"))["rows"])
+        if earlier := describe_earlier_keys(rows):
+            raise InvalidValueError(earlier)
         return Results(rows=rows, table=file.with_name("results.parquet"))
-    except (OSError, ValueError, KeyError, TypeError, InvalidValueError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "no results of kerchief"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
+        reason = _explain(problem)
         raise InvalidValueError(
             f"{str(file)!r} cannot be read as results ({reason}); give the folder of a run, such "
-            "as results/compare"
+            "as results/compare, or run the command again with --force"
         ) from problem
+
+
+def _explain(problem: Exception) -> str | None:
+    """Explain in a few words why a folder holds no results."""
+    if isinstance(problem, OSError):
+        return problem.strerror
+    is_earlier = isinstance(problem, InvalidValueError) and "earlier version" in str(problem)
+    return str(problem) if is_earlier else "no results of kerchief"
 
 
 def _require_library(library: str) -> None:
@@ -176,9 +187,9 @@ def _flatten_row(row: Mapping[str, Any]) -> dict[str, float | int | bool | str]:
     """Flatten a JSON row: no nesting and no nulls."""
     regret, reward, communication = row["regret"], row["reward"] or {}, row["communication"]
     return {
-        "world": row["world"],
+        "environment": row["environment"],
         "policy": row["policy"],
-        "numbers": ", ".join(f"{name}={value:g}" for name, value in row["numbers"].items()),
+        "parameters": ", ".join(f"{name}={value:g}" for name, value in row["parameters"].items()),
         **{name: row[name] for name in ("mode", "trust", *FLAGS.values())},
         "epsilon": _fill_epsilon(row["epsilon"]),
         "delta": row["delta"] or 0.0,
@@ -189,7 +200,7 @@ def _flatten_row(row: Mapping[str, Any]) -> dict[str, float | int | bool | str]:
         **{f"regret_{name}": _fill_missing(value) for name, value in regret.items()},
         **{f"reward_{name}": _fill_missing(reward.get(name)) for name in ("mean", "se")},
         **{f"{name}_sent": _fill_missing(communication.get(name)) for name in ("reals", "bits")},
-        "right": _fill_missing(row["right"]),
+        "found_best": _fill_missing(row["found_best"]),
         "printed": _fill_missing(row.get("printed")),
         "microseconds": row["microseconds"],
     }

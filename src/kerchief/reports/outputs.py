@@ -24,6 +24,7 @@ from kerchief.comparison.table import Table
 from kerchief.comparison.verdict import Verdict
 from kerchief.comparison.versions import machine, versions
 from kerchief.core.errors import InvalidValueError, WriteError
+from kerchief.reports.earlier_results import describe_earlier_keys
 from kerchief.reports.extras import NEEDS, Extra, missing, require
 from kerchief.reports.figures import FORMATS, picture
 from kerchief.reports.parquet import parquet
@@ -322,12 +323,33 @@ def differences(path: Path, plan: Plan) -> str | None:
         return None
     try:
         document = json.loads(rows.read_text(encoding="utf-8"))
-        then = {**document["parameters"], **_label_versions(document["versions"])}
-    except (OSError, ValueError, KeyError, TypeError):
+        then = {**_split_pairs(document["parameters"]), **_label_versions(document["versions"])}
+        earlier = describe_earlier_keys(document["rows"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f"its {_ROWS} cannot be read"
-    now: dict[str, Any] = json.loads(json.dumps(plan.parameters() | _label_versions(versions())))
+    if earlier is not None:
+        return earlier
+    now: dict[str, Any] = json.loads(
+        json.dumps(_split_pairs(plan.parameters()) | _label_versions(versions()))
+    )
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     return ", ".join(f"{name} {then.get(name)} there, {now.get(name)} now" for name in names)
+
+
+def _split_pairs(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every pair NAME=VALUE of a list an entry of its own, so that differences are short.
+
+    >>> _split_pairs({"env_param": ["gap=0.1"], "epsilon": [1.0]})
+    {'env_param gap': '0.1', 'epsilon': [1.0]}
+    """
+    split: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name not in ("declare", "env_param", "mechanism", "param"):
+            split[name] = value
+            continue
+        pairs = [str(text).partition("=") for text in value]
+        split |= {f"{name} {key}": text for key, _, text in pairs}
+    return split
 
 
 def _is_complete(rows: Path) -> bool:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 # What of a row as JSON stands in every line of a cell.
-_PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer", "curator")
+_PLAYER = (
+    "policy",
+    "mode",
+    "parameters",
+    "trust",
+    "continual",
+    "shuffling",
+    "randomizer",
+    "curator",
+)
 CELL = ("contexts", *_PLAYER, "epsilon", "delta")
 """The columns by which cells are told apart."""
 
@@ -32,19 +41,22 @@ def parquet(plan: Plan, finished: Sequence[Result]) -> bytes:
 def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     """Every recorded number, one per row.
 
-    Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
+    Columns: the cell (contexts, policy, mode, parameters replaced, trust, continual, shuffling,
     randomizer, curator, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for
     "no bound"), replicate, round, regret (cumulative), its final median, 95th percentile, maximum
-    and share of stuck runs (`regret_median` and so on), `reward_mean` per round (null where none is
-    known), `reals_sent` and `bits_sent` by clients on average (null where there are no phases),
-    microseconds, the other parameters in the words of the command line, device, and one
+    and share of unconverged runs (`regret_median` and so on), `reward_mean` per round (null where
+    none is known), `reals_sent` and `bits_sent` by clients on average (null where there are no
+    phases), microseconds, the other parameters in the words of the command line, device, and one
     `version_...` per library.
     """
     require("table")
     import polars as pl
 
     facts = {name: value for name, value in plan.parameters().items() if name not in CELL}
-    facts = {name: value for name, value in facts.items() if not isinstance(value, list)}
+    facts = {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in facts.items()
+    }
     facts |= {f"version_{name}": version for name, version in versions().items()}
     constants = [pl.lit(value).alias(name) for name, value in facts.items()]
     return pl.concat([_cell(result) for result in finished]).with_columns(constants)
@@ -73,15 +85,15 @@ def _cell(result: Result) -> pl.DataFrame:
 def _build_constants(result: Result) -> dict[str, object]:
     """What all rows of a cell have in common."""
     row, (spent, delta) = result.to_dict(), result.spent or (None, None)
-    numbers = ", ".join(f"{name}={value:g}" for name, value in result.cell.player.numbers)
+    parameters = ", ".join(f"{name}={value:g}" for name, value in result.cell.player.numbers)
     return {name: row[name] for name in CELL} | {
-        "numbers": numbers,
+        "parameters": parameters,
         "spent_epsilon": spent,
         "spent_delta": delta,
         "regret_median": result.regret.median,
         "regret_p95": result.regret.p95,
         "regret_max": result.regret.max,
-        "regret_stuck": result.regret.stuck,
+        "regret_unconverged": result.regret.unconverged,
         "reward_mean": None if result.reward is None else result.reward.mean,
         **{f"{kind}_sent": result.communication.get(kind) for kind in SENT},
         "microseconds": result.microseconds,

@@ -1,6 +1,6 @@
 """How long the roles take, apart and together: medians on one core, d = 5, 20 arms, exact noise.
 
-Run it as `python benchmarks/field.py [--cpu]`. With `--cpu` it counts the time of the processor and
+Run it as `python -m benchmarks.field [--cpu]`. With `--cpu` it counts the time of the processor and
 not that of the clock: for a machine that others use too, where nothing waits for a disk.
 """
 

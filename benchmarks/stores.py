@@ -1,6 +1,6 @@
 """Microseconds per report of a store: transactions of 64 that look up, remember and keep.
 
-Run it as `python benchmarks/stores.py [URL or path ...]`; without arguments it takes memory and a
+Run it as `python -m benchmarks.stores [URL or path ...]`; without arguments it takes memory and a
 file in a temporary folder. It prints wall-clock and CPU time of this process; the difference is
 mostly the wait for the disk.
 """

@@ -65,7 +65,7 @@ def test_page_has_each_printed_cell_with_its_share() -> None:
 
 def test_page_names_the_command_and_the_number_of_runs() -> None:
     page = _PAGE.read_text("utf-8")
-    assert f"`python benchmarks/eigenvalues.py --sets {_SETS}`" in page
+    assert f"`python -m benchmarks.eigenvalues --sets {_SETS}`" in page
     assert f"{_SETS * SCRIPT.EXPERIMENTS} runs in sets of {SCRIPT.EXPERIMENTS}" in page
 
 

@@ -223,7 +223,7 @@ enter(
     sizes="100 arms, d = 5, 20000 rounds, Bernoulli rewards and epsilons of 0.2, 1 and 10 are the "
     "paper's; its 50 trials are 100 here. It prints neither delta, for which 0.1 is taken, nor "
     "widths, nor whether arms are redrawn: both are played, four rows that learn little on fixed "
-    "arms alone. Table 1 of Appendix G is not about regret: `python benchmarks/eigenvalues.py` "
+    "arms alone. Table 1 of Appendix G is not about regret: `python -m benchmarks.eigenvalues` "
     "plays it, and the page about the paper has its verdicts.",
     claimed="Online LinUCB loses much less than locally, shuffled and jointly private LinUCB at "
     "epsilon 1 and 10; at 0.2 less than the local one, and about as much as the shuffled one. "
